@@ -20,7 +20,7 @@ from oneclass.tasks.cluster import ClusterSettings
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.demo.story import DemoSettings
 from oneclass.tasks.errors import InputError
-from oneclass.tasks.ingest.settings import IngestSettings
+from oneclass.tasks.ingest.landing import IngestSettings
 from oneclass.tasks.ingest.sources import SourceScanner
 from oneclass.tasks.metric_registry import choose_metrics
 from oneclass.tasks.orchestration.notifications import NotifySettings

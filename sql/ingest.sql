@@ -216,27 +216,21 @@ order by file_id
 -- name: counts
 -- One row per log of $file_ids with events or rejects: how many, of how many lines, and the first reject's line and
 -- reason. Lines of an adjacency list hold many events each, so the last line number bounds a log's lines.
-with events as (
-    select file_id, count(*) as events, max(line_number) as last_line
-    from raw.events
-    where file_id in $file_ids
-    group by file_id
-),
-rejects as (
-    select file_id, count(*) as rejects, min(line_number) as first_line, arg_min(reason, line_number) as first_reason
-    from raw.rejects
-    where file_id in $file_ids
-    group by file_id
+with lines as (
+    select file_id, line_number, null as reason from raw.events
+    union all
+    select file_id, line_number, reason from raw.rejects
 )
 select
     file_id,
-    coalesce(events, 0) as events,
-    coalesce(rejects, 0) as rejects,
-    coalesce(rejects, 0) + coalesce(least(events, last_line), 0) as lines,
-    first_line,
-    first_reason
-from events
-full join rejects using (file_id)
+    count(*) filter (reason is null) as events,
+    count(reason) as rejects,
+    count(reason) + least(events, coalesce(max(line_number) filter (reason is null), 0)) as lines,
+    min(line_number) filter (reason is not null) as first_line,
+    arg_min(reason, line_number) as first_reason
+from lines
+where file_id in $file_ids
+group by file_id
 
 -- name: repeated
 -- One row at most: the two logs with the most events in common, line for line, that a log of $file_ids has too: the path

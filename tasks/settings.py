@@ -14,7 +14,7 @@ from oneclass.models.settings import ModelSettings, RecencySettings, SearchSpace
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.demo.story import DemoSettings
 from oneclass.tasks.errors import InputError
-from oneclass.tasks.ingest.settings import IngestSettings
+from oneclass.tasks.ingest.landing import IngestSettings
 from oneclass.tasks.orchestration.notifications import NotifySettings
 from oneclass.tasks.protocols import PROTOCOLS
 from oneclass.tasks.publish.settings import PublishSettings

@@ -59,10 +59,10 @@ def remove_users(home: Home, dataset: Dataset, users: Sequence[str]) -> int:
     with runs.lock_data_set(home):
         pending = erasures.load_pending(home)
         wanted = sorted({*pending["users"], *users})
+        logs = file_registry.load_known_files(home)
         with warehouse.open_warehouse(home) as connection:
             runs.remove_partial_files(home)
             tables = _create_copy(connection, home)
-            logs = file_registry.list_known_files(connection, home)
             known = {log.content_sha256: log.file_id for log in logs} | {log.sha256: log.file_id for log in logs}
             with _create_database(home, SCRATCH) as scratch:
                 editor = FileEditor(scratch, dataset, wanted, known)

@@ -1,23 +1,22 @@
-"""The landing folder: list its files, and quarantine, archive or remove them.
+"""The landing folder: its settings, its files, and the two folders in it that no run reads.
 
 `landing/quarantine/` holds refused files, each with a note beside it; `landing/done/` ingested files, if
-`ingest.keep_files = move`. Neither is read as input.
+`ingest.keep_files = move`.
 """
 
 import contextlib
-import filecmp
-import hashlib
-import itertools
 import logging
 import os
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable
 from pathlib import Path
+from typing import Literal
 
 import duckdb
+from pydantic import BaseModel, ConfigDict, Field
 
 from oneclass.tasks import memory_errors
 from oneclass.tasks.errors import InputError, OneclassError
-from oneclass.tasks.ingest.files import FileStillChanging, sign_file
+from oneclass.tasks.ingest.files import FileStillChanging, hash_file
 from oneclass.tasks.stores import durable
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.terminal import escape_controls
@@ -27,6 +26,24 @@ logger = logging.getLogger(__name__)
 LANDING, QUARANTINE, DONE = "landing", "quarantine", "done"
 NOTE_SUFFIX = ".why.txt"
 MAX_NAME_BYTES = 255 - len(NOTE_SUFFIX)
+
+
+class IngestSettings(BaseModel):
+    """What becomes of ingested files of the landing folder, and how recent a night's events must be."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    keep_files: Literal["keep", "move"] = Field(
+        default="keep",
+        description="Where a file of the landing folder is once its events are in the warehouse: it stays, or is moved "
+        "to `landing/done/`.",
+    )
+    fresh_within_hours: float | None = Field(
+        default=None,
+        gt=0,
+        allow_inf_nan=False,
+        description="Raise an alarm for a night whose newest event (or newest file, for a log without times) is older.",
+    )
 
 
 class FileRefused(InputError):
@@ -42,10 +59,6 @@ class FileRefused(InputError):
         return self.reason
 
 
-RejectedFile = FileRefused
-NOT_OF_THE_FILE = (MemoryError, duckdb.OutOfMemoryException, duckdb.InterruptException, duckdb.FatalException)
-
-
 @contextlib.contextmanager
 def refuse_unreadable(location: Path) -> Generator[None]:
     """Turn any error in the block, which scans or parses one file, into the refusal of that file.
@@ -57,16 +70,17 @@ def refuse_unreadable(location: Path) -> Generator[None]:
     """
     try:
         yield
-    except (FileStillChanging, *NOT_OF_THE_FILE):
+    except (FileStillChanging, duckdb.OutOfMemoryException, duckdb.InterruptException, duckdb.FatalException):
         raise
-    except InputError as error:
-        raise FileRefused(location, str(error)) from error
     except Exception as error:
-        if isinstance(error, OneclassError) or memory_errors.explain_exhaustion(error, str(location)):
-            raise
-        cause = f"{type(error).__name__}: {' '.join(str(error).partition('Possible fixes')[0].split())[:300]}"
-        advice = "Fetch it again or mend it, write it as CSV or Parquet, or leave it out."
-        raise FileRefused(location, f"{location}: cannot be read ({cause}). {advice}") from error
+        reason = str(error)
+        if not isinstance(error, InputError):
+            if isinstance(error, OneclassError) or memory_errors.explain_exhaustion(error, ""):
+                raise
+            cause = f"{type(error).__name__}: {' '.join(reason.partition('Possible fixes')[0].split())[:300]}"
+            advice = "Fetch it again or mend it, write it as CSV or Parquet, or leave it out."
+            reason = f"{location}: cannot be read ({cause}). {advice}"
+        raise FileRefused(location, reason) from error
 
 
 def list_landing_files(folder: Path) -> list[Path]:
@@ -74,17 +88,13 @@ def list_landing_files(folder: Path) -> list[Path]:
 
     Names that begin with `.` or `_` are passed over: other programs call their own files so.
     """
-    left_out = (QUARANTINE, DONE) if folder.resolve().name == LANDING else ()
-
-    def is_input(parts: tuple[str, ...]) -> bool:
-        return parts[0] not in left_out and not any(part.startswith((".", "_")) for part in parts)
-
-    return sorted(path for path in folder.rglob("*") if is_input(path.relative_to(folder).parts) and path.is_file())
-
-
-def list_quarantined(folder: Path) -> list[Path]:
-    """List the files that earlier runs set aside in a landing folder, without their notes."""
-    return [path for path in list_landing_files(folder / QUARANTINE) if not path.name.endswith(NOTE_SUFFIX)]
+    left_out = {QUARANTINE, DONE} if folder.resolve().name == LANDING else set()
+    found = {path: path.relative_to(folder).parts for path in folder.rglob("*") if path.is_file()}
+    return sorted(
+        path
+        for path, parts in found.items()
+        if parts[0] not in left_out and not any(part.startswith((".", "_")) for part in parts)
+    )
 
 
 def quarantine_files(home: Home, refused: Iterable[FileRefused]) -> None:
@@ -93,64 +103,39 @@ def quarantine_files(home: Home, refused: Iterable[FileRefused]) -> None:
     A file that cannot be moved stays, and the other files are not held up.
     """
     for file in refused:
-        reason, note = file.reason.splitlines()[0], None
+        reason = file.reason.splitlines()[0]
+        text = (
+            f"{file.shown} was set aside; no line of it was taken into the warehouse of {home.dataset}.\n\n"
+            f"Why: {file.reason}\n\nMend the file, or the data set's file where that is wrong, put it back at the "
+            "path above, and remove this note; the next run reads it. Other files were not held up.\n"
+        )
         try:
-            target = _find_target(home, QUARANTINE, file.location)
-            note = _note_of(target)
-            note.write_text(
-                f"{file.shown} was set aside; no line of it was taken into the warehouse of {home.dataset}.\n\n"
-                f"Why: {file.reason}\n\nMend the file, or the data set's file where that is wrong, put it back at the "
-                "path above, and remove this note; the next run reads it. Other files were not held up.\n",
-                encoding="utf-8",
-            )
-            durable.sync_path(note)
-            durable.install_file(file.location, target)
-        except OSError as error:
-            if note:
-                note.unlink(missing_ok=True)
-            logger.warning("%s: not read, and cannot be set aside (%s). %s", file.shown, error.strerror, reason)
-        else:
+            note = _note_of(move_file(home, file.location, QUARANTINE, text))
             logger.warning("%s: set aside; %s says why. %s", file.shown, note, reason)
+        except OSError as error:
+            logger.warning("%s: not read, and cannot be set aside (%s). %s", file.shown, error.strerror, reason)
 
 
-def archive_files(home: Home, ingested: Mapping[Path, tuple[int, ...]], keep_files: str) -> None:
-    """Keep, move or remove ingested files of the landing folder.
+def move_file(home: Home, location: Path, folder: str, note: str = "") -> Path:
+    """Move a file of the landing folder into `folder` in it, with a note beside it, and return its new path.
 
-    Args:
-        ingested: their locations, with their signatures when they were read; a file that changed since is left to the
-            next run.
-        keep_files: the setting `ingest.keep_files`.
+    The file keeps its path if that is free, printable, and leaves room for the note's name. Else it gets a folder that
+    is named by a digest of its bytes.
     """
-    unchanged = [location for location, signature in ingested.items() if sign_file(location) == signature]
-    for location in unchanged if keep_files != "keep" else ():
-        if keep_files == "move":
-            durable.install_file(location, _find_target(home, DONE, location))
-        else:
-            location.unlink()
-        logger.info("%s: %sd, now that the warehouse holds its events", location, keep_files)
-
-
-def _find_target(home: Home, folder: str, location: Path) -> Path:
-    """Return the path that a file gets in `folder`, or in a numbered folder inside if another file has that path."""
-    durable.make_folder(home.landing / folder)
-    parts = [_make_safe(part) for part in location.relative_to(home.landing).parts]
-    for number in itertools.count(1):
-        target = Path(home.landing, folder, *([str(number)] if number > 1 else []), *parts)
-        is_same = target.is_file() and filecmp.cmp(target, location, shallow=False)
-        is_free = not target.exists() and not _note_of(target).exists()
-        if is_same or (is_free and not any(parent.is_file() for parent in target.parents)):
-            durable.make_folder(target.parent)
-            return target
+    relative, name = location.relative_to(home.landing), escape_controls(location.name)
+    target = home.landing / folder / relative
+    is_taken = any(map(os.path.lexists, (target, _note_of(target)))) or any(map(Path.is_file, target.parents))
+    is_long = len(os.fsencode(name)) > MAX_NAME_BYTES
+    if is_long or is_taken or escape_controls(str(relative)) != str(relative):
+        name = f"{Path(name).stem[:40]}{Path(name).suffix[:8]}" if is_long else name
+        target = home.landing / folder / hash_file(location)[:16] / name
+    durable.make_folder(target.parent)
+    if note:
+        _note_of(target).write_text(note, encoding="utf-8")
+        durable.sync_path(_note_of(target))
+    durable.install_file(location, target)
+    return target
 
 
 def _note_of(path: Path) -> Path:
     return path.with_name(path.name + NOTE_SUFFIX)
-
-
-def _make_safe(name: str) -> str:
-    """Return a name that leaves room for a note's and is all printable: mostly itself, else one with a digest of it."""
-    shown = escape_controls(name)
-    if shown == name and len(os.fsencode(name)) <= MAX_NAME_BYTES:
-        return name
-    digest = hashlib.sha256(os.fsencode(name)).hexdigest()[:8]
-    return f"{Path(shown).stem[:40]}~{digest}{Path(shown).suffix[:8]}"

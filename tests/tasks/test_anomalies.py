@@ -12,7 +12,7 @@ from oneclass.data_contracts import ContractBroken
 from oneclass.data_contracts.checks import check_contracts
 from oneclass.data_contracts.contracts import load
 from oneclass.tasks import anomalies, datasets
-from oneclass.tasks.ingest.settings import IngestSettings
+from oneclass.tasks.ingest.landing import IngestSettings
 from oneclass.tasks.ingest.stage import ingest
 from oneclass.tasks.stores import runs, warehouse
 from tests.conftest import query_rows

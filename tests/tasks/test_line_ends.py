@@ -56,7 +56,7 @@ def split_lines(home, folder, train, validation_="auto", seed=1, test=None):
     """The digest of the given split of a file of such lines."""
     test = test or {user: [1000 + user % 7] for user in train}
     files = [write_lines(folder, "train.txt", train), write_lines(folder, "test.txt", test)]
-    ids = [[one] for one in ingest(home, LISTS, files, uuid.uuid4().hex).file_ids]
+    ids = [[one.file_id] for one in ingest(home, LISTS, files, uuid.uuid4().hex)]
     binarize(home, BinarizeSettings(), "run")
     settings = SplitSettings(validation=validation_)
     return split(home, settings, "run", protocols=["given"], seed=seed, given_files=ids).digests["given"]
@@ -93,7 +93,8 @@ def test_a_user_with_several_lines_has_them_one_after_the_other(home, tmp_path):
     more = {user: [500 + user] for user in train}
     again = write_lines(tmp_path, "more.txt", more)
     file.write_text(file.read_text() + again.read_text())
-    ids = [[one] for one in ingest(home, LISTS, [file, write_lines(tmp_path, "test.txt", {0: [7]})], "run").file_ids]
+    files = [file, write_lines(tmp_path, "test.txt", {0: [7]})]
+    ids = [[one.file_id] for one in ingest(home, LISTS, files, "run")]
     binarize(home, BinarizeSettings(), "run")
     settings = SplitSettings(validation="latest")
     digest = split(home, settings, "run", protocols=["given"], seed=1, given_files=ids).digests["given"]

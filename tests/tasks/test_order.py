@@ -94,7 +94,7 @@ def test_adjacency_lists_are_in_the_order_of_their_places(home, tmp_path):
     files[0].write_text("".join(f"{user} {' '.join(map(str, items[:10]))}\n" for user, items in own.items()))
     files[1].write_text("".join(f"{user} {' '.join(map(str, items[10:]))}\n" for user, items in own.items()))
     lists = Dataset(name="lists", title="lists", layout="adjacency")
-    train, test = ([one] for one in ingest(home, lists, files, "run").file_ids)
+    train, test = ([one.file_id] for one in ingest(home, lists, files, "run"))
     binarize(home, BinarizeSettings(), "run")
     settings = SplitSettings(order=True, validation="latest")
     digest = split(home, settings, "run", protocols=["given"], seed=1, given_files=(train, test)).digests["given"]

@@ -22,6 +22,7 @@ from oneclass.tasks.stores import runs, warehouse
 from oneclass.tasks.stores.home import Home
 from tests.conftest import query_rows
 from tests.killed_process import ends_before_change
+from tests.tasks.ingest.conftest import list_set_aside
 
 GONE = "gone-7d1e"
 FILES = ("*.csv", "*.txt", "*.tar", "*.parquet", "*.jsonl", "*.json")
@@ -54,8 +55,8 @@ def read_bytes(home: Home) -> dict[str, bytes]:
 def check_next_night(home: Home, tmp_path: Path) -> None:
     """Check that the next run finds every file known, and that a home made anew from the files has the same events."""
     before = query_rows(home, EVENTS)
-    result = ingest(home, SHOP, [], "next")
-    assert (result.new, result.changed, result.set_aside) == ((), (), ())
+    assert {one.outcome for one in ingest(home, SHOP, [], "next")} <= {"skipped"}
+    assert list_set_aside(home, "next") == []
     assert query_rows(home, EVENTS) == before
     anew = Home(tmp_path / "anew", home.dataset, home.limits)
     shutil.rmtree(anew.root, ignore_errors=True)

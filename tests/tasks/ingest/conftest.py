@@ -11,7 +11,7 @@ from oneclass.tasks.ingest.load import load_logs
 from oneclass.tasks.ingest.sources import SourceScanner
 from oneclass.tasks.stores import warehouse
 from oneclass.tasks.stores.home import Home
-from tests.conftest import write_tables
+from tests.conftest import query_rows, write_tables
 
 EVENTS = "select file_id, line_number, user_id, item_id, value, occurred_at from raw.events order by all"
 REJECTS = "select file_id, line_number, line, reason from raw.rejects order by all"
@@ -29,6 +29,18 @@ def write_file(path: Path, content: str | bytes) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     return path
+
+
+def count_events(home: Home) -> int:
+    """Return the number of events in the warehouse."""
+    return query_rows(home, "select count(*) from raw.events")[0][0]
+
+
+def list_set_aside(home: Home, run_id: str) -> list[str]:
+    """Return the paths of the files that a run set aside, from whichever folder."""
+    quarantine = f"{home.landing.resolve()}/quarantine/%"
+    query = "select path from operations.arrivals where (run_id, outcome) = ('{}', 'set aside') and path not like '{}'"
+    return sorted(path for (path,) in query_rows(home, query.format(run_id, quarantine)))
 
 
 def read_logs(home: Home, dataset: Dataset | str, paths: Sequence[Path]) -> tuple[list, list]:

@@ -12,14 +12,13 @@ from oneclass.tasks import datasets
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
 from oneclass.tasks.datasets import Dataset
-from oneclass.tasks.ingest.settings import IngestSettings
 from oneclass.tasks.ingest.stage import ingest
 from oneclass.tasks.stores import warehouse
 from oneclass.tasks.stores.home import Home
 from tests.conftest import query_rows
+from tests.tasks.ingest.conftest import count_events
 from tests.tasks.ingest.test_ingest_stage import EVENTS, write_csv
 
-ADD = IngestSettings(changed_file="add")
 ARRIVALS = """
     select name, outcome, events, rejects, events_before, rejects_before from operations.arrivals
     where run_id = '{}' order by all
@@ -47,15 +46,14 @@ def test_a_changed_file_replaces_its_events_and_is_reported(home, dataset, tmp_p
     ingest(home, dataset, [one, two], "run-1")
     write_csv(one, "a,x,5", "c,z,5", "c,y,2")  # the like of y was taken back, a line was mended, two were added
     with caplog.at_level(logging.INFO, "oneclass.tasks.ingest"):
-        result = ingest(home, dataset, [one, two], "run-2")
-    assert (result.new, result.changed, result.skipped) == ((str(one),), (str(one),), (str(two),))
-    assert (result.events, result.total_events, result.file_ids) == (3, 4, (1, 2))
+        logs = ingest(home, dataset, [one, two], "run-2")
+    assert [(log.file_id, log.outcome) for log in logs] == [(1, "changed"), (2, "skipped")]
     assert query_rows(home, EVENTS) == [
         ("a", "x", 5, 1, 2), ("b", "x", 5, 2, 2), ("c", "y", 2, 1, 4), ("c", "z", 5, 1, 3)
     ]  # fmt: skip
     assert query_rows(home, "from raw.rejects") == []
     assert query_rows(home, ARRIVALS.format("run-2")) == [(str(one), "changed", 3, 0, 2, 1)]
-    assert "1 new log with 3 events and 0 rejects, in place of 2 earlier events; 1 skipped" in caplog.text
+    assert "1 new log with 3 events and 0 rejects; 1 known log skipped" in caplog.text
 
 
 @pytest.mark.slow
@@ -83,9 +81,9 @@ def test_a_name_is_the_same_however_the_path_is_spelt(home, dataset, tmp_path, s
     path = write_csv(tmp_path / "logs" / "ratings.csv", "a,x,5")
     ingest(home, dataset, [path], "run-1")
     write_csv(path, "b,y,5")
-    assert ingest(home, dataset, [spelt(path)], "run-2").total_events == 1
     other = write_csv(tmp_path / "june" / "ratings.csv", "c,y,5")
-    assert ingest(home, dataset, [other], "run-3").total_events == 2
+    assert [log.outcome for log in ingest(home, dataset, [spelt(path), other], "run-2")] == ["changed", "new"]
+    assert count_events(home) == 2
 
 
 @pytest.mark.parametrize("with_names", [True, False])
@@ -100,36 +98,28 @@ def test_a_home_may_be_moved_or_be_of_before_names_were_kept(home, dataset, tmp_
             connection.execute("drop table operations.arrivals")
             connection.execute("update operations.schema_version set statements = 'of an earlier program'")
     write_csv(home.landing / "ratings.csv", "a,x,5", "b,y,5")
-    assert ingest(home, dataset, [], "run-2").total_events == 2
+    assert [log.outcome for log in ingest(home, dataset, [], "run-2")] == ["changed"]
 
 
-def test_a_renamed_log_is_not_replaced_by_its_successor(home, dataset):
-    write_csv(home.landing / "ratings.csv", "a,x,5")
-    ingest(home, dataset, [], "run-1")
-    (home.landing / "ratings.csv").rename(home.landing / "ratings.1.csv")
-    write_csv(home.landing / "ratings.csv", "b,y,5")
-    assert ingest(home, dataset, [], "run-2").total_events == 2
+def test_logs_that_are_rotated_and_deleted_in_the_end_keep_their_events(home, dataset):
+    for night in range(5):
+        for age in (2, 1, 0):
+            if (path := home.landing / f"ratings.{age}.csv").exists():
+                path.rename(home.landing / f"ratings.{age + 1}.csv")
+        (home.landing / "ratings.3.csv").unlink(missing_ok=True)
+        write_csv(home.landing / "ratings.0.csv", *[f"u{night},x,5"] * (night + 1))
+        ingest(home, dataset, [], f"run-{night}")
+        assert count_events(home) == sum(range(night + 2))
 
 
 def test_a_file_that_became_a_copy_of_another_leaves_no_events_of_its_own(home, dataset, tmp_path):
     one, two = write_csv(tmp_path / "one.csv", "a,x,5"), write_csv(tmp_path / "two.csv", "b,y,5")
     ingest(home, dataset, [one, two], "run-1")
     write_csv(one, "b,y,5")
-    result = ingest(home, dataset, [one, two], "run-2")
-    assert (result.changed, result.file_ids, result.total_events) == ((str(one),), (2, 2), 1)
+    logs = ingest(home, dataset, [one, two], "run-2")
+    assert [(log.file_id, log.outcome) for log in logs] == [(2, "withdrawn"), (2, "skipped")]
     assert query_rows(home, ARRIVALS.format("run-2")) == [(str(one), "withdrawn", 0, 0, 1, 0)]
-
-
-def test_a_changed_file_is_added_where_the_setting_says_so_and_replaced_whole_later(home, dataset, tmp_path):
-    path = write_csv(tmp_path / "one.csv", "a,x,5")
-    ingest(home, dataset, [path], "run-1", ADD)
-    write_csv(path, "a,x,5", "b,y,5")
-    result = ingest(home, dataset, [path], "run-2", ADD)
-    assert (result.changed, result.total_events, result.file_ids) == ((), 3, (2,))
-    write_csv(path, "c,z,5")
-    result = ingest(home, dataset, [path], "run-3")
-    assert (result.total_events, result.file_ids) == (1, (1,))
-    assert query_rows(home, ARRIVALS.format("run-3")) == [(str(path), "changed", 1, 0, 3, 0)]
+    assert count_events(home) == 1
 
 
 @pytest.mark.parametrize("packed_first", [True, False])
@@ -138,22 +128,20 @@ def test_the_same_content_packed_and_plain_counts_once(home, dataset, tmp_path, 
     (archive := tmp_path / "orders.csv.gz").write_bytes(gzip.compress(plain.read_bytes()))
     (other := tmp_path / "copy.csv").write_bytes(plain.read_bytes())
     first, second = (archive, plain) if packed_first else (plain, archive)
-    result = ingest(home, dataset, [first, second], "run-1")
-    assert (result.total_events, result.new, result.skipped) == (2, (str(first),), (str(second),))
+    assert [log.outcome for log in ingest(home, dataset, [first, second], "run-1")] == ["new", "skipped"]
     again = ingest(home, dataset, [second, other], "run-2")
-    assert (again.new, again.skipped, again.file_ids) == ((), (str(second), str(other)), (1, 1))
-    assert query_rows(home, "select count(*) from raw.events") == [(2,)]
+    assert [(log.file_id, log.outcome) for log in again] == [(1, "skipped"), (1, "skipped")]
+    assert count_events(home) == 2
 
 
 def test_a_file_that_is_packed_anew_under_its_name_keeps_its_events(home, dataset, tmp_path):
     content = write_csv(tmp_path / "orders.csv", "a,x,5", "b,y,4").read_bytes()
-    (archive := tmp_path / "orders.csv.gz").write_bytes(gzip.compress(content, 9, mtime=1))
-    ingest(home, dataset, [archive], "run-1")
-    archive.write_bytes(gzip.compress(content, 1, mtime=2))
-    result = ingest(home, dataset, [archive], "run-2")
-    assert (result.total_events, result.new, result.changed, result.skipped) == (2, (), (), (str(archive),))
-    archive.write_bytes(gzip.compress(content + b"c,z,3\n"))
-    assert ingest(home, dataset, [archive], "run-3").total_events == 3
+    archive = tmp_path / "orders.csv.gz"
+    packed = [gzip.compress(content, 9, mtime=1), gzip.compress(content, 1, mtime=2), gzip.compress(content + b"c,z,3")]
+    for run_id, bytes_, outcome in zip("123", packed, ["new", "skipped", "changed"], strict=True):
+        archive.write_bytes(bytes_)
+        assert [log.outcome for log in ingest(home, dataset, [archive], run_id)] == [outcome]
+    assert count_events(home) == 3
 
 
 def test_a_name_that_goes_over_to_other_content_while_its_own_comes_packed(home, dataset, tmp_path):
@@ -161,8 +149,8 @@ def test_a_name_that_goes_over_to_other_content_while_its_own_comes_packed(home,
     ingest(home, dataset, [plain], "run-1")
     (archive := tmp_path / "orders.1.csv.gz").write_bytes(gzip.compress(plain.read_bytes()))
     write_csv(plain, "c,z,3")
-    result = ingest(home, dataset, [plain, archive], "run-2")
-    assert (result.total_events, result.new, result.skipped) == (3, (str(plain),), (str(archive),))
+    assert [log.outcome for log in ingest(home, dataset, [plain, archive], "run-2")] == ["new", "skipped"]
+    assert count_events(home) == 3
 
 
 KINDS = "user_id,item_id,value,event,timestamp"

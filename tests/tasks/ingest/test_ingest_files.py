@@ -16,11 +16,11 @@ from oneclass.flows.settings import resolve_settings
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.errors import OneclassError
 from oneclass.tasks.ingest import load
-from oneclass.tasks.ingest.settings import IngestSettings
+from oneclass.tasks.ingest.landing import IngestSettings
 from oneclass.tasks.ingest.sources import SourceScanner
 from oneclass.tasks.ingest.stage import ingest
 from tests.conftest import query_rows
-from tests.tasks.ingest.conftest import write_file
+from tests.tasks.ingest.conftest import count_events, list_set_aside, write_file
 
 OWN = Dataset(name="own", files=("*.csv",))
 BAD, GOOD = b"user_id,item_id\na\n", b"user_id,item_id\na,x\n"
@@ -112,8 +112,8 @@ def test_a_folder_a_pattern_and_files_by_name_are_the_same_and_one_named_twice_i
     write_file(tmp_path / "logs" / "notes.md", "no log")
     for sources in ([tmp_path / "logs"], [tmp_path / "logs" / "*.csv"], paths):
         assert [log.location for log in SourceScanner(OWN).scan(sources)] == paths
-    result = ingest(home, OWN, [paths[2], paths[2]], "run")
-    assert (result.new, result.skipped, result.total_events) == ((str(paths[2]),), (str(paths[2]),), 2)
+    assert [one.outcome for one in ingest(home, OWN, [paths[2], paths[2]], "run")] == ["new", "skipped"]
+    assert count_events(home) == 2
 
 
 @pytest.mark.parametrize("names", [NOT_UTF8, UNUSUAL], ids=["not UTF-8", "unusual"])
@@ -121,23 +121,24 @@ def test_damaged_files_are_set_aside_whatever_their_names_each_with_a_note(home,
     write_file(home.landing / "good.csv", GOOD)
     bad = put_files(home.landing, names, BAD)
     contents = sorted(path.read_bytes() for path in bad)
-    result = ingest(home, OWN, [], "run")
-    assert (result.total_events, len(result.set_aside)) == (1, len(names)) and not any(map(Path.exists, bad))
+    ingest(home, OWN, [], "run")
+    aside = list_set_aside(home, "run")
+    assert (count_events(home), len(aside)) == (1, len(names)) and not any(map(Path.exists, bad))
     notes = list((home.landing / "quarantine").rglob("*.why.txt"))
     assert sorted(note.with_name(note.name.removesuffix(".why.txt")).read_bytes() for note in notes) == contents
     warnings = [record.getMessage() for record in caplog.records if "set aside" in record.getMessage()]
-    assert len(warnings) == len(names) and all(map(str.isprintable, [*warnings, *map(str, notes), *result.set_aside]))
+    assert len(warnings) == len(names) and all(map(str.isprintable, [*warnings, *map(str, notes), *aside]))
     assert all(any(str(note) in warning for warning in warnings) for note in notes)
     assert all(line.isprintable() for note in notes for line in note.read_text().split("\n"))
-    stored = query_rows(home, "select path from operations.arrivals where outcome = 'set aside' order by path")
-    assert [path for (path,) in stored] == sorted(result.set_aside)
-    assert ingest(home, OWN, [], "run-2").set_aside == ()
+    ingest(home, OWN, [], "run-2")
+    assert list_set_aside(home, "run-2") == []
 
 
 @pytest.mark.parametrize("keep_files", ["keep", "move"])
 def test_good_files_are_read_whatever_their_names_but_not_utf8(home, keep_files):
     odd, aside = put_files(home.landing, UNUSUAL, GOOD), put_files(home.landing, NOT_UTF8, GOOD)
-    assert ingest(home, OWN, [], "run", IngestSettings(keep_files=keep_files)).total_events == 2 * len(odd)
+    ingest(home, OWN, [], "run", IngestSettings(keep_files=keep_files))
+    assert count_events(home) == 2 * len(odd)
     assert [path.exists() for path in odd] == [keep_files == "keep"] * len(odd)
     assert {path for (path,) in query_rows(home, "select path from operations.log_files")} == set(map(str, odd))
     notes = list((home.landing / "quarantine").rglob("*.why.txt"))
@@ -154,7 +155,8 @@ def test_names_that_clash_in_the_quarantine_all_stay(home):
     for night, names in enumerate(nights):
         written += [path.read_bytes() for path in put_files(home.landing, names, BAD + b"%d\n" % night)]
         write_file(home.landing / "good.csv", GOOD)
-        assert len(ingest(home, everything, [], f"run-{night}").set_aside) == len(names)
+        ingest(home, everything, [], f"run-{night}")
+        assert len(list_set_aside(home, f"run-{night}")) == len(names)
         for folder in home.landing.glob("r.csv*"):
             folder.rmdir()
     kept = [path.read_bytes() for path in (home.landing / "quarantine").rglob("*") if path.is_file()]
@@ -165,7 +167,8 @@ def test_a_file_that_cannot_be_moved_stays_and_holds_up_no_other(home, caplog):
     write_file(home.landing / "good.csv", GOOD)
     write_file(home.landing / "quarantine", "no folder")
     (bad,) = put_files(home.landing, [b"bad.csv"], BAD)
-    assert ingest(home, OWN, [], "run").total_events == 1 and bad.exists() and "cannot be set aside" in caplog.text
+    ingest(home, OWN, [], "run")
+    assert count_events(home) == 1 and bad.exists() and "cannot be set aside" in caplog.text
 
 
 def test_a_name_that_is_not_utf8_is_one_sentence_on_the_terminal(tmp_path, capsys):

@@ -12,8 +12,8 @@ from oneclass.flows import commands
 from oneclass.tasks.datasets import Dataset, load_dataset
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.forget.stage import remove_users
+from oneclass.tasks.ingest.landing import IngestSettings
 from oneclass.tasks.ingest.query import land_query
-from oneclass.tasks.ingest.settings import IngestSettings
 from oneclass.tasks.ingest.stage import ingest
 from oneclass.tasks.stores.home import Home
 from tests import postgres_server
@@ -118,7 +118,7 @@ def test_a_whole_result_replaces_the_earlier_one_if_it_changed(shop):
     assert len(shop.run_night(dataset)) == 2 and shop.landed() == ["source.parquet"]
 
 
-@pytest.mark.parametrize("keep_files", ["keep", "move", "remove"])
+@pytest.mark.parametrize("keep_files", ["keep", "move"])
 def test_each_row_counts_once_over_nights_late_and_equal_ones_included(shop, keep_files):
     dataset, settings = shop.declare(NEW_ORDERS), IngestSettings(keep_files=keep_files)
     dataset, orders = dataset.model_copy(update={"max_reject_share": 1}), []

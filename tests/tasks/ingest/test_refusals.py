@@ -18,7 +18,7 @@ from oneclass.tasks.errors import InputError
 from oneclass.tasks.ingest.stage import ingest
 from oneclass.tasks.ingest.times import FIRST_SECOND, LAST_SECOND, to_utc
 from tests.conftest import home_in, query_rows
-from tests.tasks.ingest.conftest import write_file
+from tests.tasks.ingest.conftest import list_set_aside, write_file
 from tests.tasks.ingest.test_layouts import write_zip
 
 EVENTS = "select concat_ws(' ', user_id, item_id, occurred_at) from raw.events order by file_id, line_number"
@@ -154,8 +154,8 @@ def test_whatever_a_file_of_a_night_does_the_others_are_read(home):
     good = {"a.csv": "user,sku,event\na,x,view\n", "out/part-0.csv": "user,sku,event\n", "_SUCCESS": "", "_log/0": "{"}
     for name, content in {**bad, **good}.items():
         write_file(home.landing / name, content)
-    result = ingest(home, Dataset(name="own", **KINDS), [], "run")
-    assert query_rows(home, EVENTS) == [("a x",)] and len(result.set_aside) == len(bad)
+    ingest(home, Dataset(name="own", **KINDS), [], "run")
+    assert query_rows(home, EVENTS) == [("a x",)] and len(list_set_aside(home, "run")) == len(bad)
     for name in bad:
         note = (home.landing / "quarantine" / f"{name}.why.txt").read_text()
         assert str(home.landing / name) in note.split("Why: ")[1]
