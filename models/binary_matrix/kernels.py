@@ -13,7 +13,7 @@ import numpy as np
 from numba import njit, prange
 
 from oneclass.models.numerics.adjacency import group_by_vertex
-from oneclass.models.numerics.logistic_bound import FAST, twice_lambda_and_log_sigmoid
+from oneclass.models.numerics.logistic_bound import FAST, best_bound_of_square, lambda_of_square
 from oneclass.models.numerics.partition import partition_rows
 from oneclass.models.numerics.random_numbers import normals, purpose
 from oneclass.models.numerics.simd import pad_width
@@ -114,12 +114,12 @@ def maximise_xi(by_row, entries, users, items, z, sums):
                 entry = order[place]
                 mean, variance = logit_moments(users[row], items[columns[entry]], width)
                 mean, variance = mean + z[0], variance + z[1]
-                xi = np.sqrt(mean * mean + variance)
-                twice_lambda, log_sigma = twice_lambda_and_log_sigmoid(xi)
+                square = mean * mean + variance
+                twice_lambda = np.float32(2) * lambda_of_square(square)
                 sign = HALF if ones[entry] else -HALF
                 means[entry], twice_lambdas[entry] = mean, twice_lambda
                 weight = np.float64(weights[entry])
-                sums[shard, LIKELIHOOD] += weight * (log_sigma + sign * mean - HALF * xi)
+                sums[shard, LIKELIHOOD] += weight * (best_bound_of_square(square) + sign * mean)
                 sums[shard, Z_TWICE_LAMBDA] += weight * twice_lambda
                 sums[shard, Z_SLOPE] += weight * (sign - twice_lambda * (mean - z[0]))
 
@@ -221,9 +221,8 @@ def log_likelihood_bound(indptr, indices, users, items, z):
             place += one
             mean, variance = logit_moments(users[row], items[column], width)
             mean, variance = mean + z[0], variance + z[1]
-            xi = np.sqrt(mean * mean + variance)
             sign = HALF if one else -HALF
-            totals[row] += twice_lambda_and_log_sigmoid(xi)[1] + sign * mean - HALF * xi
+            totals[row] += best_bound_of_square(mean * mean + variance) + sign * mean
     return totals
 
 

@@ -93,7 +93,7 @@ class DenseSquare:
         of_users = exact_degree_weights(np.diff(pattern.indptr), 2 * user_exponent)
         of_items = degree_powers(np.bincount(pattern.indices, minlength=items), -item_exponent)
         matrix = lower_gram(pattern, of_users, np.zeros(items), of_items, threads)
-        mirror_lower(matrix, threads)
+        mirror_lower(matrix)
         return cls(matrix, threads)
 
     def over(self, eigenvalue: float) -> Self:
@@ -122,7 +122,7 @@ class DenseSquare:
             out[start:stop, :stop] -= np.float32(time) * (self.matrix[start:stop] @ self.matrix[:, :stop])
 
         self._map_rows(subtract)
-        mirror_lower(out, self.threads)
+        mirror_lower(out)
         return out
 
     def _map_rows(self, work: Callable[[int], None]) -> None:

@@ -155,7 +155,7 @@ class MRFSparse(ItemWeights[MRFSparseSettings]):
         held = np.empty((0, 0), dtype=np.float32)
         if _holds_gram(LogSize.of(interactions)):
             held = sum_lower(gram, self.threads)
-            mirror_lower(held, self.threads)
+            mirror_lower(held)
         pattern = self._pattern(gram, held)
         assert self.params.l2 is not None  # by `resolve`
         chosen = plan_blocks(pattern, self.params.r, self._uses_paper_variant)

@@ -10,8 +10,7 @@ column of Y its projection on q, q_m = sqrt(w_m / n). With the uncentred Y and E
 M = (E Y Y' E + l2 I)^-1 has the eigenvector q with the eigenvalue 1 / l2, so that Y'E M E Y = Y' (M - q q' / l2) Y.
 """
 
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 
 import numpy as np
 from scipy.sparse import csr_matrix
@@ -26,7 +25,6 @@ MAX_USER_ITEM_RATIO = (
     0.9  # invert over users if they are fewer than this share of the items: only then the products with Y pay
 )
 BLOCK_ROWS = 1024  # columns of C that are filled at once, and rows of M that are mirrored
-STRIP_ROWS = 64  # rows of a smaller piece
 
 
 def regularized_inverse(
@@ -79,33 +77,23 @@ def _inverse_over_users(
     if rescaled.shift.any():
         along = y @ (y.T @ q)
         along -= q * (q @ along) / 2
-        _add_to_rows(matrix, lambda rows: -q[rows, None] * along - along[rows, None] * q, threads)
+        for rows in _iterate_blocks(len(q)):
+            matrix[rows] -= (q[rows, None] * along + along[rows, None] * q).astype(np.float32)
     matrix.flat[:: len(matrix) + 1] += np.float32(l2)
     invert_lower(matrix, threads)
-    mirror_lower(matrix, threads)
+    mirror_lower(matrix)
     if rescaled.shift.any():
-        _add_to_rows(matrix, lambda rows: -q[rows, None] * q / l2, threads)
+        for rows in _iterate_blocks(len(q)):
+            matrix[rows] -= (q[rows, None] * q / l2).astype(np.float32)
     return _back_to_items(y, matrix, l2, threads)
 
 
-def _add_to_rows(matrix: np.ndarray, term: Callable[[slice], np.ndarray], threads: int) -> None:
-    """matrix[rows] += term(rows), a block of rows at a time."""
-
-    def add(rows: slice) -> None:
-        matrix[rows] += term(rows).astype(np.float32)
-
-    _map_blocks(add, len(matrix), STRIP_ROWS, threads)
-
-
-def mirror_lower(matrix: np.ndarray, threads: int) -> None:
+def mirror_lower(matrix: np.ndarray) -> None:
     """Copy the lower triangle onto the upper one, a block of rows at a time."""
-
-    def copy(rows: slice) -> None:
+    for rows in _iterate_blocks(len(matrix)):
         on_diagonal = np.tril(matrix[rows, rows], -1)
         matrix[rows, rows] = np.tril(matrix[rows, rows]) + on_diagonal.T
         matrix[: rows.start, rows] = matrix[rows, : rows.start].T
-
-    _map_blocks(copy, len(matrix), BLOCK_ROWS, threads)
 
 
 def _back_to_items(y: csr_matrix, over_users: np.ndarray, l2: float, threads: int) -> np.ndarray:
@@ -113,36 +101,15 @@ def _back_to_items(y: csr_matrix, over_users: np.ndarray, l2: float, threads: in
     of_items = csr_matrix(y.T, dtype=np.float32)
     of_items.sort_indices()
     out = np.empty((y.shape[1],) * 2, dtype=np.float32)
-    for start in range(0, len(out), BLOCK_ROWS):
-        block = slice(start, min(start + BLOCK_ROWS, len(out)))
+    for block in _iterate_blocks(len(out)):
         with kernel_threads(threads):
-            below = _times(of_items[start:], _columns_as_rows(_times(of_items[block], over_users), threads))
-
-        def fill(rows: slice, below: np.ndarray = below, target: np.ndarray = out[start:, block]) -> None:
-            np.divide(below[rows], -l2, out=target[rows])
-
-        _map_blocks(fill, len(below), BLOCK_ROWS, threads)
+            of_block = pattern_times(of_items[block], over_users, of_items[block].data)
+            below = of_items[block.start :]
+            np.divide(pattern_times(below, of_block.T, below.data), -l2, out=out[block.start :, block])
     out.flat[:: len(out) + 1] += np.float32(1 / l2)
     return out
 
 
-def _times(rows: csr_matrix, table: np.ndarray) -> np.ndarray:
-    """R T, float32, of a sparse R and a dense T."""
-    return pattern_times(rows, table, rows.data)
-
-
-def _columns_as_rows(table: np.ndarray, threads: int) -> np.ndarray:
-    """The transpose of a dense table, copied into C order."""
-    out = np.empty(table.shape[::-1], dtype=table.dtype)
-
-    def copy(rows: slice) -> None:
-        out[rows] = table[:, rows].T
-
-    _map_blocks(copy, len(out), STRIP_ROWS, threads)
-    return out
-
-
-def _map_blocks(work: Callable[[slice], None], size: int, width: int, threads: int) -> None:
-    """Cut 0 .. `size` into blocks of `width` and call `work` for each, in parallel on some threads."""
-    with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(work, [slice(start, min(start + width, size)) for start in range(0, size, width)]))
+def _iterate_blocks(size: int) -> Iterator[slice]:
+    """Cut 0 .. `size` into blocks of BLOCK_ROWS."""
+    return (slice(start, min(start + BLOCK_ROWS, size)) for start in range(0, size, BLOCK_ROWS))

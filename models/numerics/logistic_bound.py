@@ -6,9 +6,9 @@ Jaakkola and Jordan, "Bayesian parameter estimation via variational methods", 20
     lambda(xi) = (sigma(xi) - 1/2) / (2 xi) = tanh(xi / 2) / (4 xi),    lambda(0) = 1/8.
 
 If a has a posterior, the best xi^2 is E a^2. Kernels compute that square, so functions named `of_square` take xi^2, and
-the others take xi. There are three float32 approximations of lambda, one for each family of models, because published
-parameters depend on the bits of each. Errors are relative, against float64, for xi up to 300. Times are nanoseconds for
-one number in a loop over 250,000, all taken in one run.
+the others take xi. There are two float32 approximations of lambda, because published parameters depend on the bits of
+each. Errors are relative, against float64, for xi up to 300. Times are nanoseconds for one number in a loop over
+250,000, all taken in one run.
 """
 
 from typing import Any
@@ -57,20 +57,6 @@ def twice_lambda_of_square(xi_squared):
     bottom = bottom * s + np.float32(4.89352518554385e-03)
     tiny = np.float32(1e-30)
     return np.float32(0.25) * top / bottom * np.sqrt((s + tiny) / (y + tiny))
-
-
-@njit(cache=True, nogil=True, fastmath=FAST, inline="always")
-def twice_lambda_and_log_sigmoid(xi):
-    """2 lambda(xi) and log sigma(xi), float32, for xi > 0, from one exponential.
-
-    The error of 2 lambda is below 4e-5; it is largest just above xi = 1e-3, where 1 - exp(-xi) cancels. That of
-    log sigma is below 2e-7. 9 ns.
-    """
-    decay = np.exp(-xi)
-    twice_lambda = np.float32(0.5) * np.float32(0.5)
-    if xi > np.float32(1e-3):
-        twice_lambda = (1 - decay) / ((1 + decay) * 2 * xi)
-    return twice_lambda, -np.log1p(decay)
 
 
 @njit(**PLAIN)

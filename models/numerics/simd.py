@@ -248,7 +248,6 @@ def aligned_zeros(size):
 
 
 ROWS = 8  # rows that are worked on side by side
-UNROLLED = 4  # running sums in `add_weighted`
 ZERO = np.float32(0)
 IN_ORDER: dict[str, Any] = {"cache": True, "fastmath": {"contract"}, "forceinline": True}
 
@@ -279,22 +278,6 @@ def add_scaled(target, at, factor, source, source_at, width):
     """target[at + l] += factor source[source_at + l], l < width."""
     for lane in range(0, width, F32_WIDTH):
         store(target, at + lane, load(target, at + lane) + factor * load(source, source_at + lane))
-
-
-@njit(**IN_ORDER)
-def add_weighted(target, at, weights, weights_at, source, source_at, step, count):
-    """target[at + l] += sum_{c < count} weights[weights_at + c] source[source_at + step c + l], l < F32_WIDTH.
-
-    `count` is a multiple of UNROLLED. There are UNROLLED running sums, so that an addition need not wait for the last.
-    """
-    s0 = s1 = s2 = s3 = broadcast(ZERO)
-    for c in range(0, count, UNROLLED):
-        weight, row = weights_at + c, source_at + step * c
-        s0 = s0 + element(weights, weight) * load(source, row)
-        s1 = s1 + element(weights, weight + 1) * load(source, row + step)
-        s2 = s2 + element(weights, weight + 2) * load(source, row + 2 * step)
-        s3 = s3 + element(weights, weight + 3) * load(source, row + 3 * step)
-    store(target, at, load(target, at) + ((s0 + s1) + (s2 + s3)))
 
 
 @njit(**IN_ORDER)

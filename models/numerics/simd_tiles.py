@@ -92,37 +92,6 @@ def store_tile(typing, array, at, stride, tile):
 
 
 @intrinsic
-def plus_outer(typing, tile, array, at, lanes):
-    """The tuple of tile[r] + array[at + r] lanes."""
-
-    def generate(context, builder, call, arguments):
-        tile, array, at, value = arguments
-        rows = []
-        for row in range(len(call.args[0])):
-            place = element_pointer(
-                context, builder, call.args[1], array, builder.add(at, at.type(row)), value.type.element
-            )
-            scaled = builder.fmul(splat(builder, builder.load(place), lanes.count), value)
-            rows.append(builder.fadd(builder.extract_value(tile, row), scaled))
-        return context.make_tuple(builder, call.return_type, rows)
-
-    return tile(tile, array, types.intp, lanes), generate
-
-
-@njit(**IN_ORDER)
-def add_outer(target, at, stride, left, left_at, left_step, right, right_at, right_step, count):
-    """Add `count` outer products to a tile of ROWS x F32_WIDTH, in their order, with the whole tile in registers.
-
-    target[at + stride r + l] += sum_{c < count} left[left_at + left_step c + r] right[right_at + right_step c + l].
-    As in BLAS, each of the three arrays comes with a place and a step; callers hold each in a larger table.
-    """
-    tile = load_tile(EIGHT, broadcast(ZERO), target, at, stride)
-    for c in range(count):
-        tile = plus_outer(tile, left, left_at + left_step * c, load(right, right_at + right_step * c))
-    store_tile(target, at, stride, tile)
-
-
-@intrinsic
 def plus_products(typing, tile, array, at, step, lanes):
     """The tuple of tile[r] + array[at + step r] lanes."""
 
@@ -135,6 +104,19 @@ def plus_products(typing, tile, array, at, step, lanes):
         return context.make_tuple(builder, call.return_type, rows)
 
     return tile(tile, array, types.intp, types.intp, lanes), generate
+
+
+@njit(**IN_ORDER)
+def add_outer(target, at, stride, left, left_at, left_step, right, right_at, right_step, count):
+    """Add `count` outer products to a tile of ROWS x F32_WIDTH, in their order, with the whole tile in registers.
+
+    target[at + stride r + l] += sum_{c < count} left[left_at + left_step c + r] right[right_at + right_step c + l].
+    As in BLAS, each of the three arrays comes with a place and a step; callers hold each in a larger table.
+    """
+    tile = load_tile(EIGHT, broadcast(ZERO), target, at, stride)
+    for c in range(count):
+        tile = plus_products(tile, left, left_at + left_step * c, 1, load(right, right_at + right_step * c))
+    store_tile(target, at, stride, tile)
 
 
 @njit(**IN_ORDER)

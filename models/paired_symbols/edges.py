@@ -29,7 +29,7 @@ from oneclass.models.numerics.simd import (
     pad_width,
     store,
 )
-from oneclass.models.numerics.simd_tiles import load_tile, plus_outer, plus_rows, plus_squared_rows, store_tile
+from oneclass.models.numerics.simd_tiles import load_tile, plus_products, plus_rows, plus_squared_rows, store_tile
 
 EDGES_PER_BATCH = 32  # edges that are worked on together
 COLUMN_UNIT = F32_WIDTH // 2  # half rows are filled up to a multiple of it
@@ -153,7 +153,7 @@ def _add_tile(rows, like, top, first, width, weighted, sums):
     for edge in range(count):
         row, weight = row_start(indices, start + edge, width), element(weights, edge)
         mean = load_like(like, table, row + first)
-        tile = plus_outer(tile, table, row + top, weight * mean)
+        tile = plus_products(tile, table, row + top, 1, weight * mean)
         if top == 0:
             spreads = spreads + weight * load_like(like, table, row + width + first)
             pulls = pulls + element(halves, edge) * mean

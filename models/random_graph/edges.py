@@ -34,7 +34,7 @@ from oneclass.models.numerics.simd import (
     put,
     store,
 )
-from oneclass.models.numerics.simd_tiles import load_tile, plus_outer, plus_rows, plus_squared_rows, store_tile
+from oneclass.models.numerics.simd_tiles import load_tile, plus_products, plus_rows, plus_squared_rows, store_tile
 
 # As in numpy, division by zero is no error: its test would keep loops from being vectorized.
 OPTIONS: dict[str, Any] = {"cache": True, "fastmath": FAST, "error_model": "numpy", "nogil": True}
@@ -188,7 +188,7 @@ def _add_tile(height, sums, top, lane, stride, rows, columns, table, count):
     for edge in range(count):
         row = element(rows, edge)
         weighted = element(columns, WEIGHT * BATCH + edge) * load(table, row + lane)
-        tile = plus_outer(tile, table, row + top, weighted)
+        tile = plus_products(tile, table, row + top, 1, weighted)
     store_tile(sums, top * stride + lane, stride, tile)
 
 
@@ -206,7 +206,7 @@ def _add_top_tile(height, sums, lane, factors, rows, columns, table, count):
         one = one + weighted
         pull = pull + element(columns, PULL * BATCH + edge) * mean
         spread = spread + weight * load(table, row + variances)
-        tile = plus_outer(tile, table, row + lane, weighted)
+        tile = plus_products(tile, table, row + lane, 1, weighted)
     store_tile(sums, lane * stride + lane, stride, tile)
     store(sums, ones, one)
     store(sums, pulls, pull)

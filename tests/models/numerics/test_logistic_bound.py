@@ -12,7 +12,6 @@ from oneclass.models.numerics.logistic_bound import (
     exp_of_minus,
     lambda_of_square,
     lambda_of_xi,
-    twice_lambda_and_log_sigmoid,
     twice_lambda_of_square,
 )
 
@@ -23,12 +22,6 @@ SQUARES = (XI**2).astype(np.float32)
 def exact_lambda(xi: np.ndarray) -> np.ndarray:
     """lambda(xi) in float64; lambda(0) = 1/8."""
     return np.divide(np.tanh(xi / 2), 4 * xi, out=np.full(len(xi), 0.125), where=xi > 0)
-
-
-@njit(fastmath=FAST)
-def of_exponential(xi, lambdas, logs):
-    for place in range(len(xi)):
-        lambdas[place], logs[place] = twice_lambda_and_log_sigmoid(xi[place])
 
 
 @njit(fastmath=FAST)
@@ -72,14 +65,6 @@ def test_best_bound_of_square():
     xi = np.sqrt(SQUARES.astype(float))
     got = np.array([best_bound_of_square(square) for square in SQUARES])
     assert got == pytest.approx(log_expit(xi) - xi / 2, rel=3e-7)
-
-
-def test_twice_lambda_and_log_sigmoid():
-    xi = XI[XI > 0].astype(np.float32)
-    lambdas, logs = np.empty((2, len(xi)), np.float32)
-    of_exponential(xi, lambdas, logs)
-    assert lambdas == pytest.approx(2 * exact_lambda(xi.astype(float)), rel=4e-5)
-    assert logs == pytest.approx(log_expit(xi.astype(float)), rel=2e-7, abs=1e-37)
 
 
 def test_the_exponential_of_minus_x():

@@ -14,7 +14,7 @@ from oneclass.models.numerics.simd import (
     load,
     store,
 )
-from oneclass.models.numerics.simd_tiles import load_tile, plus_outer, store_tile
+from oneclass.models.numerics.simd_tiles import load_tile, plus_products, store_tile
 
 
 def draw_numbers(size: int, dtype: type = np.float32, seed: int = 0) -> np.ndarray:
@@ -66,10 +66,12 @@ FIVE = (0,) * 5
 def gain_of_pair(target, at, stride, source, left, left_at, right, half):
     lanes = load(right, 0)
     if half:
-        tile = plus_outer(load_tile(FIVE, add_halves(lanes), source, at, stride), left, left_at, add_halves(lanes))
+        tile = plus_products(
+            load_tile(FIVE, add_halves(lanes), source, at, stride), left, left_at, 1, add_halves(lanes)
+        )
         store_tile(target, at, stride, tile)
     else:
-        tile = plus_outer(load_tile(FIVE, lanes, source, at, stride), left, left_at, lanes)
+        tile = plus_products(load_tile(FIVE, lanes, source, at, stride), left, left_at, 1, lanes)
         store_tile(target, at, stride, tile)
 
 
