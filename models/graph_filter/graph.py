@@ -13,7 +13,7 @@ from typing import ClassVar, Self
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from oneclass.models.numerics.column_scaling import exact_degree_weights
+from oneclass.models.numerics.column_moments import exact_degree_weights
 from oneclass.models.numerics.gram import lower_gram
 from oneclass.models.numerics.gram_inverse import mirror_lower
 from oneclass.models.numerics.matmul import TILE, tall_times

@@ -30,7 +30,7 @@ from oneclass.models.memory_estimates import FitCost, LogSize
 from oneclass.models.mrf.dense import MRFSettings
 from oneclass.models.mrf.sparse_blocks import BATCH_ENTRIES, average_estimates, iterate_inverses, plan_blocks
 from oneclass.models.mrf.sparse_pattern import CANDIDATE_ENTRIES, Pattern, pattern_above, pattern_of_density
-from oneclass.models.numerics.column_scaling import ColumnMoments, Rescaling, column_moments, rescale_columns
+from oneclass.models.numerics.column_moments import ColumnMoments, Rescaling, column_moments, rescale_columns
 from oneclass.models.numerics.gram import GramRows, gram_rows, sum_lower
 from oneclass.models.numerics.gram_inverse import mirror_lower
 from oneclass.models.settings import Choice, NumericRange, SearchSpace

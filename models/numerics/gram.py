@@ -2,7 +2,7 @@
 
 Rows are summed in float64, of weights whose sums are exact (`exact_degree_weights`). So the bits depend neither on the
 number of threads nor on the order of the users, and centring loses no digits to cancellation. What columns are centred
-and rescaled by is in `models.numerics.column_scaling`.
+and rescaled by is in `models.numerics.column_moments`.
 """
 
 from typing import NamedTuple

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from oneclass.models.numerics.column_scaling import ColumnMoments, Rescaling
+from oneclass.models.numerics.column_moments import ColumnMoments, Rescaling
 from oneclass.models.numerics.gram import lower_gram
 from oneclass.models.numerics.matmul import pattern_times
 from oneclass.models.numerics.spd_inverse import invert_lower

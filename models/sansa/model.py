@@ -20,7 +20,7 @@ from scipy.sparse import csr_matrix
 from oneclass.models.base import Model
 from oneclass.models.fit_options import Epoch, FitOptions
 from oneclass.models.memory_estimates import FitCost, LogSize
-from oneclass.models.numerics.column_scaling import column_moments, mean_over_edges, rescale_columns
+from oneclass.models.numerics.column_moments import column_moments, mean_over_edges, rescale_columns
 from oneclass.models.numerics.gram import gram_rows
 from oneclass.models.numerics.matmul import as_read_only
 from oneclass.models.numerics.popularity_fallback import fallback_factors, fill_popularity_fallback

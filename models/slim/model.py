@@ -21,7 +21,7 @@ from scipy.sparse import csr_matrix, hstack
 from oneclass.models.fit_options import Epoch, FitOptions
 from oneclass.models.item_weights import ItemWeights
 from oneclass.models.memory_estimates import FitCost, LogSize
-from oneclass.models.numerics.column_scaling import column_moments, mean_over_edges
+from oneclass.models.numerics.column_moments import column_moments, mean_over_edges
 from oneclass.models.numerics.gram import GramRows, gram_rows
 from oneclass.models.numerics.matmul import as_read_only
 from oneclass.models.numerics.threads import kernel_threads

@@ -50,7 +50,7 @@ from oneclass.models.attributes.new_items import NewItems
 from oneclass.models.base import Model
 from oneclass.models.fit_options import Epoch, FitOptions, copy_rows, has_converged
 from oneclass.models.memory_estimates import FitCost, LogSize
-from oneclass.models.numerics.column_scaling import degree_weights_or_ones
+from oneclass.models.numerics.column_moments import degree_weights_or_ones
 from oneclass.models.numerics.matmul import dense_times
 from oneclass.models.numerics.threads import kernel_threads
 from oneclass.models.numerics.validation import mean_degree, row_sums

@@ -6,7 +6,7 @@ from scipy.sparse import csr_matrix
 
 from oneclass.models.mrf.dense import EASE, MRFDense, MRFDenseSettings
 from oneclass.models.numerics import gram_inverse
-from oneclass.models.numerics.column_scaling import column_moments
+from oneclass.models.numerics.column_moments import column_moments
 from oneclass.models.numerics.gram import lower_gram
 from tests.conftest import real_log
 

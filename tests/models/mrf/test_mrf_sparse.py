@@ -11,7 +11,7 @@ from oneclass.models.mrf import sparse, sparse_blocks, sparse_pattern
 from oneclass.models.mrf.dense import MRFDense, MRFDenseSettings
 from oneclass.models.mrf.sparse import MRFSparse, MRFSparseSettings
 from oneclass.models.mrf.sparse_pattern import pattern_of_density
-from oneclass.models.numerics.column_scaling import column_moments, rescale_columns
+from oneclass.models.numerics.column_moments import column_moments, rescale_columns
 from oneclass.models.numerics.gram import gram_rows
 from tests.conftest import real_log
 

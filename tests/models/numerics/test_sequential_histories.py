@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from oneclass.models.numerics.column_scaling import degree_weights_or_ones, exact_degree_weights, weight_quantum
+from oneclass.models.numerics.column_moments import degree_weights_or_ones, exact_degree_weights, weight_quantum
 from oneclass.models.numerics.sequential_histories import (
     EventAges,
     SequentialHistories,

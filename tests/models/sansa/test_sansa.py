@@ -6,7 +6,7 @@ from scipy.sparse import csr_matrix
 
 from oneclass.models.fit_options import FitOptions
 from oneclass.models.mrf import MRFDense
-from oneclass.models.numerics.column_scaling import column_moments, rescale_columns
+from oneclass.models.numerics.column_moments import column_moments, rescale_columns
 from oneclass.models.numerics.gram import gram_rows
 from oneclass.models.sansa import SANSA
 from oneclass.models.sansa.factorization import factorize, invert

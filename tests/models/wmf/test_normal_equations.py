@@ -10,7 +10,6 @@ from scipy.sparse import csr_matrix
 from oneclass.models.blend import Blend, BlendSettings
 from oneclass.models.fit_options import DEFAULT_OPTIONS, FitOptions
 from oneclass.models.wmf.model import WMF, WMFSettings
-from oneclass.models.wmf.normal_equations import merge_explicit_negatives
 
 WEIGHT = 0.3
 SETTINGS = {"factors": 8, "unobserved_weight": 0.1, "regularization": 0.01, "tolerance": 0.0}
@@ -122,11 +121,3 @@ def test_members_of_a_blend_get_them(log):
     assert settings.reads_explicit_negatives and not BlendSettings().reads_explicit_negatives
     made = Blend(settings, seed=3).fit(csr_matrix(likes), FitOptions(explicit_negatives=csr_matrix(considered)))
     assert have_same_factors(made.components[0], fit_model(likes, considered))
-
-
-def test_pairs_are_in_the_order_of_the_columns(log):
-    likes, considered = map(csr_matrix, log)
-    pairs, targets = merge_explicit_negatives(likes, considered, WEIGHT)
-    assert pairs.has_sorted_indices and pairs.nnz == likes.nnz + considered.nnz
-    np.testing.assert_array_equal(pairs.toarray(), log[0] + WEIGHT * log[1])
-    np.testing.assert_array_equal(targets, pairs.data)

@@ -138,18 +138,6 @@ def test_the_reported_loss_is_the_loss(loss, steps, long_tailed):
     assert value + given.users.penalty(given.of_users, 40) == pytest.approx(given.total(), 1e-5)
 
 
-@losses
-def test_each_side_is_at_its_minimum_given_the_other(loss, long_tailed):
-    """Both sides' half passes: no small step away from the items' solution lowers the loss."""
-    given = draw_problem(long_tailed, loss)
-    list(given.half_passes(EXACT))
-    best, solution = given.total(), factor_view(given.of_items, 21).copy()
-    for seed in range(5):
-        step = np.random.default_rng(seed).normal(size=solution.shape) * 0.02 * np.abs(solution).max()
-        factor_view(given.of_items, 21)[:] = solution + step
-        assert given.total() > best
-
-
 def test_both_solvers_reach_the_same_loss(long_tailed):
     def last(solver):
         epochs = []
