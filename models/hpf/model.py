@@ -235,10 +235,6 @@ class HPF(Model[HPFSettings]):
         """Return the means of the items' factors."""
         return np.asarray(self.item_shape / self.item_rate, dtype=np.float32)
 
-    def _arrays(self) -> dict[str, np.ndarray]:
-        names = ("user_shape", "user_rate", "activity_rate", "item_shape", "item_rate", "popularity_rate", "bounds")
-        return {name: getattr(self, name) for name in names}
-
     def _restore(self, arrays: dict[str, np.ndarray]) -> None:
         super()._restore(arrays)
         with kernel_threads(self.threads):

@@ -261,6 +261,3 @@ class PairedSymbols(Model[PairedSymbolsSettings]):
 
     def _blank_rows(self, vertices: int) -> np.ndarray:
         return blank_rows(vertices, self.params.factors, START_VARIANCE)
-
-    def _arrays(self) -> dict[str, np.ndarray]:
-        return {name: getattr(self, name) for name in ("user_rows", "item_rows", "item_popularity", "xi_star")}

@@ -342,8 +342,3 @@ class WMF(Model[WMFSettings]):
     def item_vectors(self) -> np.ndarray:
         """Return the items' factors."""
         return self.item_factors
-
-    def _arrays(self) -> dict[str, np.ndarray]:
-        maps = {"user_map": self.user_map, "item_map": self.item_map}
-        given = {name: array for name, array in maps.items() if array is not None}
-        return {"user_factors": self.user_factors, "item_factors": self.item_factors, **given}
