@@ -100,13 +100,6 @@ def test_a_log_that_changes_while_duckdb_reads_is_refused(change, home, tmp_path
     assert query_rows(home, "from raw.events") == []
 
 
-def test_a_known_gzip_is_hashed_and_not_unpacked(tmp_path):
-    path = write_old(tmp_path / "log.csv.gz", gzip.compress(GOOD))
-    (log,) = SourceScanner(OWN).scan([path])
-    (known,) = SourceScanner(OWN).scan([path], known=[log.sha256])
-    assert (known.sha256, known.text, known.layout) == (log.sha256, None, None)
-
-
 def test_a_folder_a_pattern_and_files_by_name_are_the_same_and_one_named_twice_is_read_once(home, tmp_path):
     paths = put_files(tmp_path / "logs", [b"1.csv", b"2.csv", b"[1].csv"], GOOD)
     write_file(tmp_path / "logs" / "notes.md", "no log")
@@ -116,33 +109,26 @@ def test_a_folder_a_pattern_and_files_by_name_are_the_same_and_one_named_twice_i
     assert count_events(home) == 2
 
 
-@pytest.mark.parametrize("names", [NOT_UTF8, UNUSUAL], ids=["not UTF-8", "unusual"])
-def test_damaged_files_are_set_aside_whatever_their_names_each_with_a_note(home, caplog, names):
-    write_file(home.landing / "good.csv", GOOD)
-    bad = put_files(home.landing, names, BAD)
+@pytest.mark.parametrize("keep_files", ["keep", "move"])
+def test_files_are_read_or_set_aside_with_a_note_whatever_their_names(home, caplog, keep_files):
+    good, nameless = put_files(home.landing, UNUSUAL, GOOD), put_files(home.landing, NOT_UTF8, GOOD)
+    bad = nameless + put_files(home.landing, [b"bad/" + name for name in UNUSUAL], BAD)
     contents = sorted(path.read_bytes() for path in bad)
-    ingest(home, OWN, [], "run")
+    ingest(home, OWN, [], "run", IngestSettings(keep_files=keep_files))
     aside = list_set_aside(home, "run")
-    assert (count_events(home), len(aside)) == (1, len(names)) and not any(map(Path.exists, bad))
+    assert (count_events(home), len(aside)) == (2 * len(good), len(bad)) and not any(map(Path.exists, bad))
+    assert [path.exists() for path in good] == [keep_files == "keep"] * len(good)
+    assert {path for (path,) in query_rows(home, "select path from operations.log_files")} == set(map(str, good))
     notes = list((home.landing / "quarantine").rglob("*.why.txt"))
     assert sorted(note.with_name(note.name.removesuffix(".why.txt")).read_bytes() for note in notes) == contents
+    texts = [note.read_text() for note in notes]
+    assert sum("its name is not UTF-8 text. Rename it." in text for text in texts) == len(nameless)
     warnings = [record.getMessage() for record in caplog.records if "set aside" in record.getMessage()]
-    assert len(warnings) == len(names) and all(map(str.isprintable, [*warnings, *map(str, notes), *aside]))
-    assert all(any(str(note) in warning for warning in warnings) for note in notes)
-    assert all(line.isprintable() for note in notes for line in note.read_text().split("\n"))
+    assert all(sum(str(note) in warning for warning in warnings) == 1 for note in notes)
+    shown = [*warnings, *map(str, notes), *aside, *(line for text in texts for line in text.split("\n"))]
+    assert all(map(str.isprintable, shown))
     ingest(home, OWN, [], "run-2")
     assert list_set_aside(home, "run-2") == []
-
-
-@pytest.mark.parametrize("keep_files", ["keep", "move"])
-def test_good_files_are_read_whatever_their_names_but_not_utf8(home, keep_files):
-    odd, aside = put_files(home.landing, UNUSUAL, GOOD), put_files(home.landing, NOT_UTF8, GOOD)
-    ingest(home, OWN, [], "run", IngestSettings(keep_files=keep_files))
-    assert count_events(home) == 2 * len(odd)
-    assert [path.exists() for path in odd] == [keep_files == "keep"] * len(odd)
-    assert {path for (path,) in query_rows(home, "select path from operations.log_files")} == set(map(str, odd))
-    notes = list((home.landing / "quarantine").rglob("*.why.txt"))
-    assert len(notes) == len(aside) and all("not UTF-8 text. Rename it." in note.read_text() for note in notes)
 
 
 def test_names_that_clash_in_the_quarantine_all_stay(home):

@@ -7,7 +7,6 @@ import lzma
 from datetime import date, datetime
 from unittest import mock
 
-import numpy as np
 import polars as pl
 import pytest
 from backports import zstd
@@ -16,9 +15,8 @@ from hypothesis import strategies as st
 
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.ingest import files
-from oneclass.tasks.ingest.stage import ingest
 from oneclass.tasks.stores.home import Home, Limits
-from tests.conftest import LIMITS, query_rows, real_log, write_tables
+from tests.conftest import LIMITS, real_log, write_tables
 from tests.tasks.ingest.conftest import read_logs, write_file
 from tests.tasks.ingest.test_layouts import write_zip
 
@@ -160,20 +158,6 @@ def test_a_scan_counts_as_python_does(content, chunk):
     assert (found.is_utf8, found.is_ascii, found.has_blank) == ("\ufffd" not in text, content.isascii(), " " in text)
     ends = {line.strip("abcdé :\0\ufffd") for line in io.StringIO(text, newline="").readlines()} - {""}
     assert found.is_uniform == (ends <= {"\n"} or ends == {"\r\n"})
-
-
-@pytest.mark.parametrize("layout", ["adjacency", "counted_adjacency"])
-def test_places_of_items_in_their_lines_are_kept_until_the_file_changes(home, tmp_path, layout):
-    generator = np.random.default_rng(1)
-    rows = [generator.integers(500, size=generator.integers(0, 60)).tolist() for _ in range(300)]  # some items twice
-    text = "".join(f"{' '.join(map(str, [len(row) if 'counted' in layout else 7, *row]))}\n" for row in rows)
-    dataset = Dataset(name="own", layout=layout, max_reject_share=1)
-    ingest(home, dataset, [path := write_file(tmp_path / "log", text)], "run-1")
-    places = "select line_number, place, item_id::int from raw.places order by all"
-    expected = [(line, place, item) for line, row in enumerate(rows, 1) for place, item in enumerate(row, 1)]
-    assert query_rows(home, places) == expected
-    ingest(home, dataset, [write_file(path, "1 9\n")], "run-2")
-    assert query_rows(home, places) == [(1, 1, 9)]
 
 
 @pytest.mark.slow
