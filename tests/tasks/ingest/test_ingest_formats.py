@@ -40,8 +40,7 @@ FORMATS = {  # data set, content, events
                 [(1, "1", "7", 1, None), (1, "1", "8", 1, None), (3, "3", "9", 1, None)]),
     "stated names": (STATED, "day;who;what;stars\n2004-01-01;é;b;2,5\n", [(2, "é", "b", 2.5, NEW_YEAR)]),
     "names of rows": (Dataset(name="own", row_names=True), "user,item\n1,a,x\n", [(2, "a", "x", 1, None)]),
-    "comments above": ("ml-1m", '# one\n\n# two, "3"\nuser,item\n#1,x\nb,C#\n',
-                       [(5, "#1", "x", 1, None), (6, "b", "C#", 1, None)]),
+    "blank lines above": ("ml-1m", "\n \nuser,item\n#1,x\nb,C#\n", [(4, "#1", "x", 1, None), (5, "b", "C#", 1, None)]),
 }  # fmt: skip
 
 
