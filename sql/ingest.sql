@@ -111,7 +111,7 @@ numbered as (  -- also keeps DuckDB from pushing the conditions below, where eac
 )
 select
     * exclude (fault, line_number), coalesce(line_number, record + $skip) as line_number,
-    fault is null and user_id >= '!' and item_id >= '!' and isfinite(value)
+    fault is null and user_id > '' and item_id > '' and isfinite(value)
         and strlen(user_id) <= $longest_id and strlen(item_id) <= $longest_id
         and coalesce(value >= $low, true) and coalesce(value <= $high, true)
         and (not $has_time or (
@@ -159,9 +159,9 @@ from ({parsed}) as parsed
 where is_event
 
 -- name: places
--- raw.places: one row per item of an adjacency list that could be read, with its place in the line.
+-- raw.places: one row per item of an adjacency list that could be read, with its place among these of the line.
 insert into raw.places
-select $file_id, line_number, place, item_id
+select $file_id, line_number, row_number() over (partition by line_number order by place), item_id
 from ({parsed}) as parsed
 where is_event
 
@@ -178,7 +178,7 @@ where not coalesce(is_event, false)
 insert into raw.rejects
 with errors as (
     select
-        line, any_value(csv_line) as text, min(error_type) as error,
+        line, any_value(csv_line) as text, max(error_type) as error,
         if(min(error_type) = 'MISSING COLUMNS', min(column_idx), max(column_idx)) as found
     from ingest_errors
     group by line

@@ -90,8 +90,7 @@ def _load_log(
     if layout.form.endswith("adjacency"):
         connection.execute(sql.statement("ingest/places", parsed=parsed), values)
     # A log of a record a line, all of them events, needs no second look.
-    lines = log.text.lines - layout.skip - log.text.colons * (layout.form == "netflix") if log.text and is_split else -1
-    if events != lines:
+    if not is_split or events != _count_records(connection, file_id, log, layout):
         parsed = _parse(log, layout, path, dataset, limit, with_line=True)
         connection.execute(sql.statement("ingest/rejects", parsed=parsed), values)
     if is_split:
@@ -99,6 +98,16 @@ def _load_log(
         connection.execute(f"{broken}; drop table ingest_errors; drop table ingest_scans")
     if layout.form == "delimited" and layout.names:
         _check_headers(connection, file_id, log, layout, dataset)
+
+
+def _count_records(connection: duckdb.DuckDBPyConnection, file_id: int, log: LogFile, layout: Layout) -> int:
+    """Return the number of lines of a delimited log that are to be events."""
+    assert log.text is not None
+    if layout.form != "netflix":
+        return log.text.lines - layout.skip
+    # A bad line may have a colon too. Films with events have a header each.
+    films = "select count(distinct item_id) from raw.events where file_id = ?"
+    return log.text.lines - (1 if log.text.colons == 1 else fetch_row(connection, films, [file_id])[0])
 
 
 def _check_headers(

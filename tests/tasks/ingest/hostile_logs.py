@@ -1,17 +1,17 @@
 """Draw hostile logs from a seed, and read them by a naive reader that shares no code with the product.
 
-The reader follows `docs/how-to/datasets.md` line by line; `benchmarks.fuzz_readers` compares.
+The reader follows `docs/how-to/logs.md`, record by record; `benchmarks.fuzz_readers` compares.
 """
 
+import contextlib
 import csv
 import gzip
 import io
-import itertools
 import math
 import random
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import ROUND_HALF_UP, Decimal
 from functools import partial
@@ -30,11 +30,9 @@ BAD_VALUES = ["", "inf", "-Infinity", "nan", "1e400", "5_0", "0x5", "+5", " 5", 
 TIMES = ["1000000000", "1000000000123", "20040229", "2004-01-01", "2004-02-29", "2004-01-01 10:11:12", "4102444799"]
 BAD_TIMES = ["", "0", "253402300799", "yesterday", "2004-02-30", "2004-13-01", "1_000", "0x10",
              "infinity", "99999999999999999999", "2003-02-29"]
-GOOD = {"user": "u", "item": "i", "value": "2", "timestamp": "2004-01-01", "time": "2004-01-01", "note": "", "-": ""}
-POOLS = {"user": IDS, "item": IDS, "value": VALUES, "timestamp": TIMES, "time": TIMES + BAD_TIMES[:2],
-         "note": ["", "good", "not so, good", "x|y;z"], "-": ["", "?"]}
-BAD = {"value": BAD_VALUES, "timestamp": BAD_TIMES, "time": BAD_TIMES, "user": ["", " ", '"'],
-       "item": ["", "  ", "\u3000"], "note": ["note"], "-": ["note"]}
+GOOD = {"user": "u", "item": "i", "value": "2", "time": "2004-01-01", "note": ""}
+POOLS = {"user": IDS, "item": IDS, "value": VALUES, "time": TIMES, "note": ["", "good", "not so, good", "x|y;z"]}
+BAD = {"value": BAD_VALUES, "time": BAD_TIMES, "user": ["", " ", '"'], "item": ["", "  ", "\u3000"], "note": ["note"]}
 ODD_NETFLIX = ["12:ab", ":", "1_0:", " 7 :", "9", "9,4", "9,4,2004-02-30", "9,4,infinity", " ,4,2004-01-01",
                "9,5_0,2004-01-01"]
 STRAY = ['"', '""', ",", ";", "\t", "|", ":", " ", "_", "-", ".", "1", "é", "\u2028", "\x0b", "\x1c", "\x85", "\ufffd",
@@ -47,7 +45,8 @@ class Case:
     """An input: its bytes, and what the naive reader needs.
 
     Attributes:
-        layout: delimited, netflix, adjacency, counted_adjacency or parquet.
+        layout: header, delimited, netflix, adjacency, counted_adjacency or parquet.
+        columns: roles of the columns of a delimited log.
         text: bytes of the log before compression; empty for Parquet.
         table: rows of a Parquet log.
         is_unreadable: no reader can read the file as a whole.
@@ -57,6 +56,7 @@ class Case:
     dataset: Dataset
     name: str
     content: bytes
+    columns: tuple[str, ...] = ()
     text: bytes = b""
     table: pl.DataFrame | None = None
     is_unreadable: bool = False
@@ -64,35 +64,33 @@ class Case:
 
 def draw_delimited(rng: random.Random, *, has_header: bool) -> Case:
     """Draw a log of delimited columns in any order, quoted fields, some over several lines, and a few bad values."""
-    delimiter = rng.choice(",,;|\t") if has_header else rng.choice(["::", "\t", "|", ","])
-    time, note = ("timestamp", "note") if has_header else ("time", "-")
-    columns = ["user", "item", "value", *([time] * (rng.random() < 0.5)), *([note] * (rng.random() < 0.35))]
+    delimiter = rng.choice([",", ",", ";", "|", "\t", "::"])
+    columns = ["user", "item", "value", *(["time"] * (rng.random() < 0.5)), *(["note"] * (rng.random() < 0.35))]
     rng.shuffle(columns)
 
     def join_fields(row: Sequence[str]) -> str:
-        if not has_header:
-            return delimiter.join(row)
-        if delimiter == "\t":
-            return delimiter.join(field.replace("\t", " ") for field in row)
+        if delimiter in ("\t", "::"):
+            return delimiter.join(field.replace(delimiter, " ") for field in row)
         quoted = [any(one in field for one in (delimiter, '"', "\n")) or rng.random() < 0.1 for field in row]
         fields = zip(row, quoted, strict=True)
-        return delimiter.join(
-            '"' + field.replace('"', '""') + '"' if is_quoted else field for field, is_quoted in fields
-        )
+        return delimiter.join('"' + one.replace('"', '""') + '"' if is_quoted else one for one, is_quoted in fields)
 
     rows = [[rng.choice(POOLS[column]) for column in columns] for _ in range(draw_size(rng) + rng.choice((0, 1, 1, 3)))]
     for row in rng.sample(rows, min(len(rows), rng.choice((0, 1, 1, 3)))):
         at = rng.randrange(len(columns))
         row[at] = rng.choice(BAD[columns[at]])
     lines = [join_fields(row) for row in rows]
-    if has_header and delimiter != "\t" and rng.random() < 0.3:
+    if rng.random() < 0.3:
         field = "\n".join(rng.choice(["x", *lines]) for _ in range(rng.choice((2, 2, 3))))
-        lines.insert(rng.randrange(len(lines) + 1), join_fields(["a", field, "5"]))
+        lines.insert(rng.randrange(len(lines) + 1), join_fields(["a", field, "5", "2004-01-01", ""][: len(columns)]))
     good = delimiter.join(GOOD[column] for column in columns)
     lines = [*([] if has_header else [good]), *lines, *[good] * (len(lines) + 3)]  # most lines show the format
-    named = {"columns": {"value": ("value",)}} if rng.random() < 0.5 else {"delimiter": delimiter}
-    declared = named if has_header else {"delimiter": delimiter, "fields": tuple(columns)}
-    return build_case(rng, "delimited", declared, lines, delimiter.join(columns) if has_header else None)
+    places = {column: str(at) for at, column in enumerate(columns, 1) if column != "note"}
+    declared = {"columns": places | ({} if "time" in places else {"time": ()})} if not has_header else {}
+    case = build_case(
+        rng, "delimited", {"delimiter": delimiter, **declared}, lines, delimiter.join(columns) * has_header
+    )
+    return replace(case, layout="header" if has_header else "delimited", columns=tuple(columns))
 
 
 def draw_netflix(rng: random.Random) -> Case:
@@ -151,10 +149,10 @@ def draw_size(rng: random.Random) -> int:
     return rng.choice((1, 2, 5, 12, 40))
 
 
-def build_case(rng: random.Random, layout: str, declared: dict, lines: list[str], header: str | None = None) -> Case:
+def build_case(rng: random.Random, layout: str, declared: dict, lines: list[str], header: str = "") -> Case:
     """Build a case of some lines: damage a few, draw their ends, compress or truncate the file."""
     for _ in range(rng.choice((0, 0, 1, 2))):
-        at = rng.randrange(layout == "netflix" or "fields" in declared, len(lines))  # the first line shows the format
+        at = rng.randrange(not header and "adjacency" not in layout, len(lines))  # the first line shows the format
         line, place = lines[at], rng.randrange(len(lines[at]) + 1)
         middle = rng.choice(["", line[: rng.randrange(len(line) + 1)], rng.choice(STRAY)])
         lines[at] = line[:place] + middle + rng.choice(["", line[place:], line[place + 1 :]])
@@ -164,9 +162,8 @@ def build_case(rng: random.Random, layout: str, declared: dict, lines: list[str]
     data = ("\ufeff" * (rng.random() < 0.1) + text).encode()
     if rng.random() < 0.1:
         at = rng.randrange(min(len((header or lines[0]).encode()) + 4, len(data)), len(data) + 1)
-        data = data[:at] + rng.choice([b"\xff", b"\xe9", b"\xc3", b"\xed\xa0\x80"]) + data[at:]
-    is_unreadable = rng.random() < 0.03
-    data = content = data + b"\0" * is_unreadable
+        data = data[:at] + rng.choice([b"\xff", b"\xe9", b"\xc3", b"\xed\xa0\x80", b"\0"]) + data[at:]
+    content, is_unreadable = data, False
     if rng.random() < 0.25:
         half = rng.randrange(len(data) + 1)
         content = rng.choice([gzip.compress(data), gzip.compress(data[:half]) + gzip.compress(data[half:])])
@@ -174,89 +171,67 @@ def build_case(rng: random.Random, layout: str, declared: dict, lines: list[str]
         if rng.random() < 0.1:
             content, is_unreadable = gzip.compress(data)[:-5], True
     dataset = Dataset(name="own", **{**DECLARED, **declared})
-    return Case(layout, dataset, "log.txt", content, data, is_unreadable=is_unreadable)
+    return Case(layout, dataset, "log.txt", content, text=data, is_unreadable=is_unreadable)
 
 
 NUMBER = re.compile(r"\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*", re.ASCII)
 DATE = re.compile(r"\s*([1-9]\d{3})[-/](\d\d?)[-/](\d\d?)(?:[ T]+(\d\d?):(\d\d?)(?::(\d\d?))?)?\s*", re.ASCII)
 MOVIE = re.compile(r"\s*([0-9]+)\s*:\s*", re.ASCII)
-Event = tuple[int, str, str, float, float | None]
-Outcome = list[Event] | None  # None: a reject; an empty list: a blank line
+BLANKS = " \t\u00a0\u200b\u2060\ufeff"
+BLANK_BEHIND_QUOTE = re.compile(r'(?<=") +(?=[,;|\n])')
+Event = tuple[str, str, float, float | None]
 
 
-def read_naively(case: Case) -> tuple[list[Event], list[int]]:
-    """Read a case; returns the events and the numbers of the rejected lines."""
-    outcomes = list(enumerate(read_rows(case) if case.table is not None else read_lines(case), 1))
-    return [event for _, found in outcomes for event in found or ()], [at for at, found in outcomes if found is None]
+def read_naively(case: Case) -> tuple[list[Event], int]:
+    """Read a case; returns the events and the number of rejected lines."""
+    if case.table is not None:
+        cells = (["" if cell is None else str(cell) for cell in row] for row in case.table[list(GOOD)[:3]].iter_rows())
+        outcomes = [parse_event(case, dict(zip(GOOD, row, strict=False))) for row in cells]
+    else:
+        text = case.text.decode("utf-8", errors="replace").removeprefix("\ufeff").replace("\0", "\ufffd")
+        lines = re.split(r"\r\n|\r|\n", text)
+        reader = {"netflix": read_netflix, "header": read_delimited, "delimited": read_delimited}
+        outcomes = list(reader.get(case.layout, read_adjacency)(case, lines))
+        if text.encode() != case.text.removeprefix("\ufeff".encode()):
+            outcomes = [None if one and "\ufffd" in one[0] + one[1] else one for one in outcomes]
+    return [one for one in outcomes if one], outcomes.count(None)
 
 
-def read_lines(case: Case) -> Iterator[Outcome]:
-    """Read each line; bytes that are not UTF-8 spoil a line, of delimited columns only if they are in an id."""
-    text = case.text.decode("utf-8", errors="replace").removeprefix("\ufeff")
-    is_damaged = text.encode() != case.text.removeprefix("\ufeff".encode())
-    lines = re.split(r"\r\n|\r|\n", text)
-    lines = lines[:-1] if lines[-1] == "" else lines
-    reader = {"delimited": read_delimited, "netflix": read_netflix}.get(case.layout, read_adjacency)
-    for line, outcome in zip(lines, reader(case, lines), strict=True):
-        read = line if case.layout != "delimited" else "".join(f"{one[1]}{one[2]}" for one in outcome or ())
-        yield None if is_damaged and "\ufffd" in read and line.strip() else outcome
-
-
-def read_delimited(case: Case, lines: list[str]) -> Iterator[Outcome]:
-    """Read delimited columns, the first line being the header unless the data set declares the fields."""
-    delimiter, roles = case.dataset.delimiter, list(case.dataset.fields or ())
-    quoted, first = delimiter in (",", "|"), 0
-    if not roles:
-        delimiter = delimiter or next(one for one in ",\t;|" if one in lines[0])
-        roles = ["time" if one == "timestamp" else one for one in lines[0].split(delimiter)]
-        quoted, first = delimiter != "\t", 1
-        yield []
-    spoilt = find_multiline(lines, delimiter) if quoted else set()
-    for at in range(first, len(lines)):
-        if not lines[at].strip(" ") or (first and lines[at] == lines[0]):
-            yield []
-        elif at in spoilt:
-            yield None
+def read_delimited(case: Case, lines: list[str]) -> Iterator[Event | None]:
+    """Read records as RFC 4180 has them; each line of a record that is none is a reject."""
+    delimiter, quoted = case.dataset.delimiter, case.dataset.delimiter in (",", ";", "|")
+    text = "\n".join(lines)
+    lines = BLANK_BEHIND_QUOTE.sub("", text).split("\n") if quoted else lines
+    reader = csv.reader((f"{line}\n" for line in lines), delimiter=delimiter[0], strict=True, skipinitialspace=True)
+    at = 0
+    while at < len(lines):
+        fields, first = None, at
+        if quoted:
+            with contextlib.suppress(csv.Error):
+                fields = next(reader)
+            at = reader.line_num
         else:
-            try:
-                fields = next(csv.reader([lines[at]], delimiter=delimiter, strict=True)) if quoted else None
-            except csv.Error:
-                fields = []
-            yield parse_event(case, at + 1, lines[at].split(delimiter) if fields is None else fields, roles)
+            fields, at = lines[at].split(delimiter), at + 1
+        is_header = case.layout == "header" and first == 0
+        if is_header or not lines[first].strip(" "):
+            continue
+        width = len(case.columns)
+        if fields and len(fields) >= width and not any(fields[width:]):  # empty cells at the end do not count
+            yield parse_event(case, dict(zip(case.columns, fields, strict=False)))
+        else:
+            yield from [None for line in lines[first:at] if line.strip(" ")]
 
 
-def find_multiline(lines: list[str], delimiter: str) -> set[int]:
-    """Find the lines of quoted fields that span several lines, at most a hundred."""
-
-    def opens_quote(line: str) -> bool:
-        begins = [at for at, one in enumerate(line) if one == '"' and (at == 0 or line[at - 1] == delimiter)]
-        return any('"' not in line[at + 1 :].replace('""', "") for at in begins)
-
-    def closes_quote(line: str) -> bool:
-        single = re.match(r'(?:[^"]|"")*"(?!")', line)  # the first quote that is not doubled
-        return single is not None and line[single.end() :][:1] in ("", delimiter)
-
-    odd, multiline = [at for at, line in enumerate(lines) if at and line.count('"') % 2], set()
-    for at, following in itertools.pairwise(odd):
-        if following - at <= 100 and opens_quote(lines[at]) and closes_quote(lines[following]):
-            multiline |= set(range(at, following + 1))
-    return multiline
-
-
-def parse_event(case: Case, number: int, fields: list[str], roles: list[str]) -> Outcome:
-    """Parse the fields of a line."""
-    if len(fields) != len(roles):
-        return None
-    named = dict(zip(roles, fields, strict=True))
-    user, item = (re.sub(r"^(-?[0-9]+)\.0+$", r"\1", named[side].strip(" ")) for side in ("user", "item"))
-    missing = case.dataset.missing_ids if case.layout in ("delimited", "parquet") else ()
+def parse_event(case: Case, named: dict[str, str]) -> Event | None:
+    """Parse the fields of a record."""
+    user, item = (re.sub(r"^(-?[0-9]+)\.0+$", r"\1", named[side].strip(BLANKS)) for side in ("user", "item"))
     text, low, high = named.get("value", "1"), case.dataset.value_min, case.dataset.value_max
     value = float(text) if NUMBER.fullmatch(text) else math.nan
     in_range = math.isfinite(value) and (low is None or low <= value) and (high is None or value <= high)
     time = parse_time(named["time"]) if "time" in named else None
-    if {user, item} & {"", *missing} or not in_range or ("time" in named and time is None):
+    if {user, item} & {"", *case.dataset.missing_ids} or not in_range or ("time" in named and time is None):
         return None
-    return [(number, user, item, value, time)]
+    return user, item, value, time
 
 
 def parse_time(text: str) -> float | None:
@@ -269,7 +244,7 @@ def parse_time(text: str) -> float | None:
             return None
         number = int(Decimal(text.strip()).to_integral_value(ROUND_HALF_UP))
         for scale in (1, 10**3, 10**6, 10**9):
-            if 631152000 * scale <= number < 4102444800 * scale:
+            if 788918400 * scale <= number < 4102444800 * scale:
                 return float(text) if scale == 1 else number * 10**6 // scale / 10**6  # in whole microseconds
         day = datetime.strptime(text.strip(), "%Y%m%d").replace(tzinfo=UTC)
     except ValueError:
@@ -277,24 +252,25 @@ def parse_time(text: str) -> float | None:
     return day.timestamp() if 1900 <= day.year < 2100 else None
 
 
-def read_netflix(case: Case, lines: list[str]) -> Iterator[Outcome]:
+def read_netflix(case: Case, lines: list[str]) -> Iterator[Event | None]:
     """Read ratings below the header of their film."""
     movie = None
-    for number, line in enumerate(lines, 1):
+    for line in lines:
         fields = line.split(",")
         if ":" in line and len(fields) == 1:
             match = MOVIE.fullmatch(line)
             movie = match[1] if match else None
-            yield [] if match else None
-        elif not line.strip(" "):
-            yield []
-        elif movie is None or len(fields) != 3 or not DATE.fullmatch(fields[2]):
-            yield None
-        else:
-            yield parse_event(case, number, [*fields, movie], ["user", "value", "time", "item"])
+            yield from [] if match else [None]
+        elif line.strip(" "):
+            is_rating = movie is not None and len(fields) == 3 and DATE.fullmatch(fields[2])
+            yield (
+                parse_event(case, dict(zip(("user", "value", "time"), fields, strict=False), item=movie))
+                if is_rating
+                else None
+            )
 
 
-def read_adjacency(case: Case, lines: list[str]) -> Iterator[Outcome]:
+def read_adjacency(case: Case, lines: list[str]) -> Iterator[Event | None]:
     """Read a user, or the number of items, and the items of a line."""
     for number, line in enumerate(lines, 1):
         user, *items = re.split(r"[ \t]+", line.strip(" \t"))
@@ -303,11 +279,4 @@ def read_adjacency(case: Case, lines: list[str]) -> Iterator[Outcome]:
                 yield None
                 continue
             user = str(number)
-        yield [(number, user, item, 1.0, None) for item in items]
-
-
-def read_rows(case: Case) -> Iterator[Outcome]:
-    """Read the rows of a Parquet log."""
-    for number, row in enumerate(case.table.iter_rows(named=True), 1):
-        named = {role: "" if row[role] is None else str(row[role]) for role in ("user", "item", "value")}
-        yield parse_event(case, number, list(named.values()), list(named))
+        yield from (parse_event(case, {"user": user, "item": item}) for item in sorted(items))
