@@ -16,7 +16,6 @@ from oneclass.tasks.errors import InputError
 from oneclass.tasks.ingest import times
 from oneclass.tasks.ingest.columns import (
     BLANKS,
-    GROUPED_NUMBER,
     ID_NAMES,
     MIN_SHARE,
     Sample,
@@ -38,6 +37,7 @@ FORMS_WITHOUT_HEADER = (
     ("\t", ("user", "item", "value", "time"), re.compile(rf"[^\t]+\t[^\t]+\t{NUMBER}\t\d+\s*")),  # u.data
     ("\t", ("user", "item", "value"), re.compile(rf"[^\t]+\t[^\t]+\t{NUMBER}\s*")),  # taste profile triplets
 )
+THOUSANDS = re.compile(r"\s*-?\d{1,3}(,\d{3})+(\.\d+)?\s*")
 COMMA_NUMBER = re.compile(r"\s*-?(\d+|\d{1,3}(\.\d{3})+),(\d+)\s*")
 JSON = re.compile(r"\s*(\{|\[\s*\{)")
 NESTED = re.compile(r"\s*[\[({].*[\])}]\s*", re.DOTALL)
@@ -267,10 +267,10 @@ def _decimal_mark(label: str, values: Sequence[str], dataset: Dataset) -> str:
     Raises:
         InputError: the commas may separate thousands.
     """
-    commas = [value.strip() for value in values if "," in value]
-    if dataset.decimal or not commas:
-        return dataset.decimal or ""
-    if not all(map(COMMA_NUMBER.fullmatch, commas)) or all(map(GROUPED_NUMBER.fullmatch, commas)):
+    commas = [one.strip() for one in values if COMMA_NUMBER.fullmatch(one) or THOUSANDS.fullmatch(one)]
+    if dataset.decimal or len(commas) <= MIN_SHARE * sum("," in one or "." in one for one in values):
+        return dataset.decimal or ""  # what else has a comma is damage
+    if not all(map(COMMA_NUMBER.fullmatch, commas)) or all(map(THOUSANDS.fullmatch, commas)):
         raise InputError(
             f"{label}: a value such as {commas[0]} may have a decimal comma or separate thousands. State the decimal "
             'mark in the data set\'s file:\n\ndecimal = ","    # or "."'

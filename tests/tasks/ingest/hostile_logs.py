@@ -246,10 +246,11 @@ def parse_time(text: str) -> float | None:
         for scale in (1, 10**3, 10**6, 10**9):
             if 788918400 * scale <= number < 4102444800 * scale:
                 return float(text) if scale == 1 else number * 10**6 // scale / 10**6  # in whole microseconds
-        day = datetime.strptime(text.strip(), "%Y%m%d").replace(tzinfo=UTC)
+        return (
+            datetime.strptime(text.strip(), "%Y%m%d").replace(tzinfo=UTC).timestamp() if 19e6 < number < 21e6 else None
+        )
     except ValueError:
         return None
-    return day.timestamp() if 1900 <= day.year < 2100 else None
 
 
 def read_netflix(case: Case, lines: list[str]) -> Iterator[Event | None]:
