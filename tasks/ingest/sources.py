@@ -207,14 +207,17 @@ def _check_partition(location: Path) -> None:
 
 def _scan_file(location: Path, signature: tuple[int, ...], dataset: Dataset, known: Collection[str]) -> LogFile:
     """Read a file to its end, hashing its bytes and scanning its text."""
-    container, digest = files.detect_container(location), files.hash_file(location)
-    log = LogFile(location, digest, location.stat().st_size, signature, container)
-    if digest in known:
-        return log
+    container, digest, size = files.detect_container(location), "", location.stat().st_size
+    if container and (digest := files.hash_file(location)) in known:
+        return LogFile(location, digest, size, signature, container)
     if container == "parquet":
-        return replace(log, layout=layouts.detect_parquet(location, dataset))
+        return LogFile(location, digest, size, signature, container, "", layouts.detect_parquet(location, dataset))
     with files.open_text(location, container) as stream:
         text = files.scan_stream(stream)
+    digest = digest or (text.sha256 if text.size == size else files.hash_file(location))
+    log = LogFile(location, digest, size, signature, container)
+    if digest in known:
+        return log
     if dataset.encoding and (not text.is_utf8 or text.has_nul):
         log = replace(log, encoding=dataset.encoding)
         with files.open_text(location, container, dataset.encoding) as stream:
