@@ -1,6 +1,7 @@
 """Read the tables that come with a data set, titles and attributes of items and users; keep the attributes."""
 
 import logging
+import re
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -132,7 +133,7 @@ def _read_delimited(
     connection: duckdb.DuckDBPyConnection, path: Path, file: str, lines: list[str], dataset: Dataset, id_column: str
 ) -> tuple[duckdb.DuckDBPyRelation, int]:
     """Return the rows, and the number of the first. A column without a name is named by its number, from 1."""
-    skip = next((number for number, line in enumerate(lines) if not layouts.precedes_log(line)), len(lines))
+    skip = next((number for number, line in enumerate(lines) if not re.match(r"\s*(#|$)", line)), len(lines))
     if skip == len(lines):
         raise InputError(f"{path}: is empty.")
     layout = layouts.Layout("delimited", layouts.choose_delimiter(lines[skip:], dataset))

@@ -3,7 +3,7 @@
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from oneclass.tasks.datasets import Dataset
@@ -215,23 +215,17 @@ def describe_doubts(sample: Sample, positions: Mapping[str, int], dataset: Datas
     return tuple(doubts)
 
 
-def _describe_ids(role: str, cells: Sequence[str]) -> list[str]:
-    doubts = []
+def _describe_ids(role: str, cells: Sequence[str]) -> Iterator[str]:
     if rounded := [cell for cell in cells if ROUNDED_NUMBER.fullmatch(cell.strip())]:
-        doubts.append(
+        yield (
             f"{len(rounded):,} ids of the {role} are rounded by a spreadsheet, such as {rounded[0].strip()}: different "
             "ones may be one now. Export them anew, as text"
         )
     grouped = [cell for cell in cells if GROUPED_NUMBER.fullmatch(cell.strip())]
     if grouped and all(cell.strip().isdigit() or GROUPED_NUMBER.fullmatch(cell.strip()) for cell in cells):
-        doubts.append(
-            f"ids of the {role} look like numbers with separated thousands, such as {grouped[0]}: they are kept so, "
-            f"and {re.sub('[.,]', '', grouped[0])} is another {role}"
-        )
+        yield f"ids of the {role} have separated thousands, such as {grouped[0]}: they are kept so"
     if unseen := [cell for cell in cells if cell.strip(BLANKS) != cell.strip(" \t")]:
-        doubts.append(f"{len(unseen):,} ids of the {role} have blanks around them that are not seen: they are trimmed")
-    composed = {cell: unicodedata.normalize("NFC", cell) for cell in cells if not cell.isascii()}
-    if 0 < sum(cell != one for cell, one in composed.items()) < len(composed):
-        other = next(cell for cell, one in composed.items() if cell != one)
-        doubts.append(f"ids of the {role} are in two normal forms of Unicode, such as {other!r}: they are kept apart")
-    return doubts
+        yield f"{len(unseen):,} ids of the {role} have blanks around them that are not seen: they are trimmed"
+    composed = [cell == unicodedata.normalize("NFC", cell) for cell in cells if not cell.isascii()]
+    if 0 < sum(composed) < len(composed):
+        yield f"ids of the {role} are in two normal forms of Unicode, which differ: they are kept apart"

@@ -251,7 +251,7 @@ def _detect_values(layout: Layout, sample: Sample, positions: Mapping[str, int],
                 "Name another column, or read it by a query with unnest under [source] in the data set's file."
             )
     if "clock" in cells:
-        cells["time"] = times.join_clocks(cells["time"], cells["clock"])
+        cells["time"] = [f"{date} {clock}".strip() for date, clock in zip(cells["time"], cells["clock"], strict=True)]
     return replace(
         layout,
         columns=layout.columns or tuple(positions.items()),

@@ -1,6 +1,6 @@
 """Load logs into `raw.events`, `raw.places` and `raw.rejects`: DuckDB parses, one statement finds the events."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,6 @@ import duckdb
 
 from oneclass import sql
 from oneclass.tasks.datasets import Dataset
-from oneclass.tasks.errors import OneclassError
 from oneclass.tasks.ingest import files, times
 from oneclass.tasks.ingest.columns import BLANKS, ID_NAMES
 from oneclass.tasks.ingest.landing import FileRefused, refuse_unreadable
@@ -20,18 +19,15 @@ from oneclass.tasks.stores.warehouse import fetch_row
 
 MAX_ID_BYTES = 10_000
 """Longer ids are damage, and would cost memory in every table."""
-MAX_LINE_BYTES, READ_BUFFER_BYTES = 2_000_000, 32_000_000
-"""DuckDB's defaults for the longest line and its buffer; both are raised for a log with longer lines."""
-
-Numbered = tuple[int, LogFile]
+LINE_BYTES, READ_BUFFER_BYTES, MAX_LINE_BYTES = 2_000_000, 32_000_000, 1 << 26
+"""DuckDB's defaults for the longest line and its buffer; both are raised for a log with longer lines, up to a bound."""
 
 
 def load_logs(
     connection: duckdb.DuckDBPyConnection,
-    logs: Sequence[Numbered],
+    logs: Iterable[tuple[int, LogFile]],
     scratch: Path,
     dataset: Dataset,
-    report_progress: Callable[[list[Numbered], str, Callable[[Numbered], float]], Iterable[Numbered]] | None = None,
     limit: int | None = None,
 ) -> None:
     """Load logs into `raw.events`, `raw.places` and `raw.rejects`, inside the connection's open transaction.
@@ -40,28 +36,17 @@ def load_logs(
         logs: (file_id, log) of each.
         scratch: an empty folder for copies, each removed after it is read.
         dataset: its bounds decide which values are rejected.
-        report_progress: yields the logs, given a description and each log's weight.
         limit: records to read of each log; all by default.
 
     Raises:
         FileRefused: a log cannot be read.
         FileStillChanging: a log changed after it was scanned.
-        OneclassError: the memory is too small.
     """
-    description = f"reading {len(logs):,} logs, {sum(log.size for _, log in logs) / 1e6:,.0f} MB"
-    numbered = report_progress(list(logs), description, lambda one: one[1].size) if report_progress else logs
-    for file_id, log in numbered:
+    for file_id, log in logs:
         copy = scratch / f"{file_id}.txt"
-        try:
-            with refuse_unreadable(log.location):
-                _load_log(connection, file_id, log, _prepare_text(log, copy), dataset, limit)
-        except duckdb.OutOfMemoryException as error:
-            raise OneclassError(
-                f"{log.path}: cannot be read in the memory that the run may take ({str(error).splitlines()[0]}). Give "
-                "the log in smaller files, or run where more memory is free."
-            ) from error
-        finally:
-            copy.unlink(missing_ok=True)
+        with refuse_unreadable(log.location):
+            _load_log(connection, file_id, log, _prepare_text(log, copy), dataset, limit)
+        copy.unlink(missing_ok=True)
         if files.sign_file(log.location) != log.signature:
             raise files.FileStillChanging(log.location)
 
@@ -179,7 +164,7 @@ def _parse(log: LogFile, layout: Layout, path: Path, dataset: Dataset, limit: in
 
 def _name_columns(log: LogFile, layout: Layout, path: Path, *, with_line: bool) -> str:
     """Return the statement with one row per record of a log, whose columns are called by their roles."""
-    longest = max(MAX_LINE_BYTES, log.text.max_line_bytes + 2) if log.text else MAX_LINE_BYTES
+    longest = max(LINE_BYTES, min(log.text.max_line_bytes + 2, MAX_LINE_BYTES)) if log.text else LINE_BYTES
     sizes = {
         "path": _quote(escape_path(path)),
         "longest": str(longest),

@@ -21,7 +21,6 @@ from oneclass.tasks.terminal import escape_controls
 
 logger = logging.getLogger(__name__)
 
-MAX_LINE_BYTES = 1 << 26
 MIN_AGE_NS = 2_000_000_000
 """The coarsest resolution of the times that file systems keep."""
 PACKED_SUFFIXES = ("", ".gz", ".bz2", ".xz", ".zst", ".zip")
@@ -114,7 +113,12 @@ class SourceScanner:
         named = next((log.path for log in result if log.layout and log.layout.names_columns), "")
         if named or columns_named:
             unnamed = [log for log in result if log.layout and log.layout.is_by_form]
-            refused += [_explain_unnamed(log, named or "another log in the warehouse") for log in unnamed]
+            other = named or "another log in the warehouse"
+            why = (
+                f"has no header, and {other} of the same data set names its columns: a part may have lost them. Add "
+                "the header, or state the columns by number, such as --user 1 --item 2."
+            )
+            refused += [FileRefused(log.location, f"{log.path}, line 1: {why}") for log in unnamed]
             result = [log for log in result if log not in unnamed]
         if refused and rejected is None:
             raise refused[0]
@@ -135,15 +139,6 @@ class SourceScanner:
             if files.sign_file(location) != signature:
                 raise FileStillChanging(location)
         return log
-
-
-def _explain_unnamed(log: LogFile, other: str) -> FileRefused:
-    """Return the refusal of a log that only its form tells how to read, beside another that names its columns."""
-    return FileRefused(
-        log.location,
-        f"{log.path}, line 1: has no header, and {other} of the same data set names its columns: a part may have lost "
-        "them. Add the header, or state the columns by number, such as --user 1 --item 2.",
-    )
 
 
 def describe_expected_sources(home: Home, dataset: Dataset) -> str:
@@ -227,16 +222,10 @@ def _scan_file(location: Path, signature: tuple[int, ...], dataset: Dataset, kno
 
 
 def _detect_layout(log: LogFile, text: FileScan, dataset: Dataset) -> Layout:
-    if text.max_line_bytes > MAX_LINE_BYTES:
-        raise InputError(
-            f"{log.path}: has a line of {text.max_line_bytes:,} bytes, more than the {MAX_LINE_BYTES:,} of the longest "
-            "line that is read. Line ends may be missing there: break the line, or take it out."
-        )
     if text.has_nul and text.head.count(0) > len(text.head) // 10:
-        order = "be" if text.head[0] == 0 else "le"
         raise InputError(
-            f"{log.path}: is a binary file, or UTF-16 text without a mark: state the encoding then, as in\n\n"
-            f'encoding = "utf-16-{order}"'
+            f"{log.path}: is a binary file, or text in an encoding to state, such as\n\nencoding = "
+            f'"utf-16-{"be" if text.head[0] == 0 else "le"}"'
         )
     advice = "" if text.is_utf8 else files.explain_encoding(log.location, log.container)
     try:

@@ -141,8 +141,10 @@ def _write_events(
                 )
             if new:
                 home.spill.mkdir(exist_ok=True)
+                label = f"reading {len(new):,} logs, {sum(log.size for log in new.values()) / 1e6:,.0f} MB"
+                logs = progress.iterate_with_progress(new.items(), label, lambda one: one[1].size)
                 with tempfile.TemporaryDirectory(prefix="ingest-", dir=home.spill) as scratch:
-                    load_logs(connection, [*new.items()], Path(scratch), dataset, progress.iterate_with_progress)
+                    load_logs(connection, logs, Path(scratch), dataset)
             counts = file_registry.count_lines(connection, new)
             refused = file_registry.refuse_rejects(new, counts, dataset.max_reject_share)
             if refused and night:

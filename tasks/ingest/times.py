@@ -132,13 +132,6 @@ def describe_doubts(times: Sequence[str]) -> list[str]:
     return []
 
 
-def join_clocks(dates: Sequence[str], clocks: Sequence[str]) -> list[str]:
-    """Join dates and times of day, as `join_clock` does."""
-    return [
-        f"{MIDNIGHT.sub('', date.strip())} {clock.strip()}".strip() for date, clock in zip(dates, clocks, strict=True)
-    ]
-
-
 def join_clock(date: str, clock: str) -> str:
     """Return the SQL expression of a time from those of its date, maybe with a midnight, and of its time of day."""
     return f"trim(concat_ws(' ', regexp_replace(trim({date}), '{MIDNIGHT.pattern}', ''), trim({clock})))"

@@ -185,7 +185,6 @@ def test_titles_are_read_as_logs_are(tmp_path, name):
         ('item_id;name;\n7;"A; B";\n', {"7": "A; B"}),
         ("1::Toy Story (1995)::Animation\n2::Jumanji::x\n", {"1": "Toy Story (1995)", "2": "Jumanji"}),
         ("Title\tSKU\nLamp\tx1\n", {"x1": "Lamp"}),
-        ("sep=;\nid;title\n1;a, b\n", {"1": "a, b"}),
         ('\ufeff[{"id": 1, "title": "x"}]', {"1": "x"}),
         ("".join(f'{{"k{n}": 1, "id": {n}, "name": "x"}}\n' for n in range(500)), {str(n): "x" for n in range(500)}),
     ],
