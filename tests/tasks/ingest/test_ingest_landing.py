@@ -26,7 +26,7 @@ MOVE = IngestSettings(keep_files="move")
 USERS = "select user_id from raw.events order by 1"
 UNREADABLE = gzip.compress(b"user_id,item_id,rating\na,x,5\n")[:-9]
 BAD = {
-    "unreadable": (UNREADABLE, "cut short or damaged"),
+    "unreadable": (UNREADABLE, "Compressed file ended before the end"),
     "other columns": (b"a,b\n1,2\n", "Which column is the user and which the item?"),
     "broken lines": (b"user_id,item_id,rating\na,x,5\nbroken\n", "line 3: 1 fields instead of 3. In all 1 of 2"),
     "other bytes": (b"user_id,item_id,rating\n" + b"M\xfcller,K\xe4se,5\n" * 9, 'encoding = "windows-125'),
@@ -130,7 +130,7 @@ def test_a_changed_file_that_is_bad_leaves_what_was_read_before(home, dataset):
 def test_where_no_file_is_left_and_nothing_is_there_the_run_stops(home, dataset):
     (home.landing / "deep").mkdir(parents=True)
     (home.landing / "deep" / "ratings.csv").write_bytes(UNREADABLE)
-    with pytest.raises(InputError, match="cut short"):
+    with pytest.raises(InputError, match="ended before the end"):
         ingest(home, dataset, [], "run-1")
     assert list_files(home.landing) == {"quarantine/deep/ratings.csv", "quarantine/deep/ratings.csv.why.txt"}
     with pytest.raises(InputError, match="holds no raw files"):
