@@ -14,12 +14,6 @@ select
     (select min(occurred_at) from raw.events) as first_at,
     (select max(occurred_at) from raw.events) as last_at
 
--- name: edges
--- edges: one row per pair of a user and an item with a like, before the filters of binarize.
-create or replace temp table edges as
-select distinct user_id as user_code, item_id as item_code
-from {likes}
-
 -- name: rejects
 -- One row per reason for which lines were rejected: how many, and the first of them.
 select reason, count(*) as lines, min(line_number) as line_number, arg_min(line, line_number) as line

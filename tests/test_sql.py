@@ -101,7 +101,7 @@ def named_in(*paths: Path) -> set[str]:
 def test_every_statement_is_used_and_every_name_has_a_statement():
     """The report and ingest's layouts name their statements without the stage."""
     report = {f"report/{text}" for text in named_in(*(ROOT / "tasks" / "report").glob("*.py"))}
-    declared = (ROOT / "tasks" / "ingest" / "formats.py", ROOT / "tasks" / "datasets" / "__init__.py")
+    declared = (ROOT / "tasks" / "ingest" / "layouts.py", ROOT / "tasks" / "datasets" / "__init__.py")
     layouts = {f"ingest/{text}" for text in named_in(*declared)}
     used = named_in(*PYTHON)
     migrations = {name for name in STATEMENTS if name.startswith("migrations/")}  # read in their order

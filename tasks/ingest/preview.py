@@ -15,7 +15,7 @@ from oneclass import sql
 from oneclass.tasks.binarize import funnel
 from oneclass.tasks.binarize.funnel import FunnelStep
 from oneclass.tasks.binarize.settings import BinarizeSettings
-from oneclass.tasks.binarize.weights import create_weighted_events
+from oneclass.tasks.binarize.stage import rewrite_interactions
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.datasets.columns import ROLES
 from oneclass.tasks.errors import InputError
@@ -78,8 +78,8 @@ def load_sample(
         InputError: a path has no log, or a log is unreadable.
     """
     with duckdb.connect() as connection:
-        connection.execute("set TimeZone = 'UTC'")
-        connection.execute(sql.schema()[0])  # the tables of `raw`
+        for statements in ("set TimeZone = 'UTC'", *sql.schema()):
+            connection.execute(statements)
         logs = SourceScanner(dataset).scan(paths)
         load_logs(connection, list(enumerate(logs, 1)), folder, dataset, limit=MAX_RECORDS)
         yield connection, logs
@@ -103,7 +103,11 @@ def _describe_logs(dataset: Dataset, paths: Sequence[Path], folder: Path) -> tup
             f"{counts['events']:,} events of {counts['users']:,} users and {counts['items']:,} items{span}; "
             f"values from {counts['lowest']} to {counts['highest']}; {counts['pairs']:,} pairs of a user and an item"
         )
-        sections.append("\n".join(["From lines to likes:", *funnel.format_steps(count_steps(connection, dataset))]))
+        try:
+            steps = funnel.format_steps(count_steps(connection, dataset))
+        except InputError as error:
+            steps = [f"A run would refuse this: {error}"]
+        sections.append("\n".join(["From lines to likes:", *steps]))
         if dataset.events:
             kinds = "select event, count(*) as events from raw.events group by event order by all"
             sections.append(f"Kinds of events:\n{warehouse.query(connection, kinds)}")
@@ -113,23 +117,16 @@ def _describe_logs(dataset: Dataset, paths: Sequence[Path], folder: Path) -> tup
 
 
 def count_steps(connection: duckdb.DuckDBPyConnection, dataset: Dataset) -> list[FunnelStep]:
-    """Count what the settings of binarize would leave of the events in `raw`."""
+    """Count what the settings of binarize leave of the events in `raw`, by the stage's own code.
+
+    Raises:
+        InputError: the settings are wrong, or leave no like.
+    """
     try:
         settings = BinarizeSettings(**dataset.binarize_settings)
     except ValidationError as error:
         raise InputError(f"data set {dataset.name}, [binarize]: {error.errors()[0]['msg']}.") from error
-    steps = funnel.count_event_steps(connection, settings)
-    if settings.adds_values:
-        create_weighted_events(connection, settings, None, None)
-        connection.execute(sql.statement("binarize/weighted_pairs"), {"threshold": settings.threshold})
-        connection.execute(sql.statement("inspect/edges", likes="weighted_pairs"))
-    else:
-        likes = sql.statement("binarize/events_at_threshold")
-        values = {"threshold": settings.threshold, "since": None, "until": None}
-        connection.execute(sql.statement("inspect/edges", likes=f"({likes})"), values)
-    pairs = funnel.count_pairs(settings, steps[-1].remaining, *funnel.count_edges(connection))
-    filters = {name: getattr(settings, name) for name in ("min_item_edges", "min_user_edges", "k_core")}
-    return [*steps, pairs, *funnel.filter_edges(connection, **filters)]
+    return [*funnel.count_event_steps(connection, settings), *rewrite_interactions(connection, settings, None, None)[1]]
 
 
 def format_toml(dataset: Dataset, layout: Layout, kinds: Sequence[str]) -> str:
