@@ -22,7 +22,7 @@ from oneclass.tasks.errors import InputError
 from oneclass.tasks.ingest.columns import UnknownColumns
 from oneclass.tasks.ingest.layouts import Layout
 from oneclass.tasks.ingest.load import load_logs
-from oneclass.tasks.ingest.query import fetch_sample
+from oneclass.tasks.ingest.query import fetch_rows
 from oneclass.tasks.ingest.sources import LogFile, SourceScanner
 from oneclass.tasks.stores import durable, warehouse
 from oneclass.tasks.stores.home import Home
@@ -46,7 +46,7 @@ def inspect_logs(root: Path, dataset: Dataset, sources: Sequence[str], *, write:
         paths = [*map(Path, sources)] or [Home(root, dataset.name).landing]
         if dataset.source and not sources:
             paths = [Path(name) / "query.parquet"]
-            fetch_sample(dataset, dataset.source, paths[0], MAX_RECORDS)
+            fetch_rows(Home(Path(name), "query"), dataset, dataset.source, paths[0], limit=MAX_RECORDS)
         kinds: tuple[str, ...] = ()
         try:
             shown, layout = _describe_logs(dataset, paths, Path(name))

@@ -12,7 +12,7 @@ import importlib
 import logging
 import os
 import re
-from collections.abc import Generator, Sequence
+from collections.abc import Collection, Generator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -25,8 +25,8 @@ from pyarrow import parquet
 from oneclass import sql
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.datasets.source import LANDED, Source
-from oneclass.tasks.errors import InputError, OneclassError
-from oneclass.tasks.ingest.landing import list_landing_files
+from oneclass.tasks.errors import InputError
+from oneclass.tasks.ingest.landing import FileRefused, list_landing_files
 from oneclass.tasks.ingest.sources import SourceScanner
 from oneclass.tasks.secrets import hide_secrets, read_secret
 from oneclass.tasks.stores import durable, warehouse
@@ -47,78 +47,59 @@ def land_query(home: Home, dataset: Dataset, source: Source, *, replace: bool = 
         InputError: the query cannot be run, or its rows are no log; nothing was landed.
     """
     durable.make_folder(home.landing)
-    files = [path for path in home.landing.rglob("source*") if LANDED.fullmatch(path.name)]
-    newest, logs = (None, []) if replace else _load_progress(home)
-    numbers = [int(match[1] or 0) for path in (*files, *logs) if (match := LANDED.fullmatch(path.name))]
-    landed = [files, [*home.landing.glob(".source-taken-*.parquet")]]  # of an earlier version, as texts
-    if replace:
-        landed = [[*{*files} & {*list_landing_files(home.landing)}]]
-    if not source.is_incremental and any(numbers):
+    called = f"[source] query of {source.file}"
+    landed = {path: match[1] for path in home.landing.rglob("*source*") if (match := LANDED.fullmatch(path.name))}
+    newest, number = None, max((int(number or 0) for number in landed.values()), default=0)
+    if home.warehouse.exists() and not replace:
+        with warehouse.open_warehouse(home) as connection:  # for writing, to migrate an older warehouse
+            newest, read = warehouse.fetch_row(connection, sql.statement("query/newest"))
+            number = max(number, read)
+    if not source.is_incremental and number:
         raise InputError(
-            f"{_name(source)} has no {{since}}, so that rows which earlier nights landed would count twice. Write "
+            f"{called} has no {{since}}, so that rows which earlier nights landed would count twice. Write "
             f"{{since}} in it, or delete all source-*.parquet below {home.landing} and run with --replace."
         )
-    name = f"source-{max(numbers, default=0) + 1:06}.parquet" if source.is_incremental else "source.parquet"
-    target = home.landing / name
+    before = {*landed} & {*list_landing_files(home.landing)} if replace else {*landed}
+    target = home.landing / (f"source-{number + 1:06}.parquet" if source.is_incremental else "source.parquet")
     fetched, new = (home.landing / f".source-partial-{part}.parquet" for part in ("fetched", "new"))
     try:
-        _fetch_rows(home, dataset, source, _format_since(newest, dataset.timezone), fetched)
-        rows = _write_new_rows(home, fetched, new, landed if source.is_incremental else [])
+        fetch_rows(home, dataset, source, fetched, _format_since(newest, dataset.timezone))
+        rows = _write_new_rows(home, fetched, new, before if source.is_incremental else ())
         if not rows or (target.exists() and filecmp.cmp(new, target, shallow=False)):
             logger.info("[source]: the query has no new rows")
             return
-        try:
-            SourceScanner(dataset).scan([new])
-        except InputError as error:
-            error.args = (str(error).replace(str(new), _name(source)),)
-            raise
+        SourceScanner(dataset).scan([new])
         durable.install_file(new, target)
         logger.info("[source]: landed %s rows as %s", f"{rows:,}", target)
-    except (OSError, duckdb.Error) as error:
-        raise OneclassError(
-            f"{home.landing}: the rows of [source] cannot be landed there ({error}). Free some space if the disk is "
-            "full, or choose another --home, then run again."
-        ) from error
+    except FileRefused as error:
+        said = str(error).replace(f"--source {new}", f"--dataset {dataset.name}").replace(str(new), called)
+        raise InputError(said) from error
     finally:
         for leftover in home.landing.glob(".source-partial-*"):
             leftover.unlink()
 
 
-def fetch_sample(dataset: Dataset, source: Source, target: Path, rows: int) -> None:
-    """Write the first rows of a data set's query to a Parquet file. Raises errors as `land_query` does."""
-    _fetch_rows(Home(target.parent.parent, target.parent.name), dataset, source, FIRST_SINCE, target, rows)
-
-
-def _load_progress(home: Home) -> tuple[datetime | None, list[Path]]:
-    """Return the newest time that was read, and the paths of the logs in the warehouse."""
-    if not home.warehouse.exists():
-        return None, []
-    with warehouse.open_warehouse(home) as connection:  # for writing, to migrate an older warehouse
-        logs = connection.execute("select path from operations.log_files").fetchall()
-        return warehouse.fetch_row(connection, sql.statement("query/newest"))[0], [Path(path) for (path,) in logs]
-
-
 def _format_since(newest: datetime | None, timezone: str) -> str:
-    """Format a time in a time zone as its shortest text, which sorts before its other forms where times are texts.
-
-    A time that comes twice, as clocks go back, is given as of an hour earlier: both may be meant.
-    """
+    """Format a time in a time zone as its shortest text, which sorts before its other forms where times are texts."""
     if newest is None:
         return FIRST_SINCE
     local = newest.replace(tzinfo=UTC).astimezone(ZoneInfo(timezone))
-    first, second = (local.replace(fold=fold).utcoffset() or timedelta() for fold in (0, 1))
-    text = (local.replace(tzinfo=None) - max(first - second, timedelta())).isoformat(" ")
+    if local.replace(fold=0).utcoffset() != local.replace(fold=1).utcoffset():
+        local -= timedelta(hours=1)  # as clocks go back, it comes twice, and both may be meant
+    text = local.replace(tzinfo=None).isoformat(" ")
     return text.rstrip("0") if "." in text else text.removesuffix(":00").removesuffix(" 00:00")
 
 
-def _fetch_rows(home: Home, dataset: Dataset, source: Source, since: str, target: Path, limit: int = 0) -> None:
+def fetch_rows(
+    home: Home, dataset: Dataset, source: Source, target: Path, since: str = FIRST_SINCE, limit: int | None = None
+) -> None:
     """Write the query's rows, or the first of them, to a Parquet file, by an instance of DuckDB of its own.
 
     Raises:
-        InputError: the query fails, gives no rows, or would read a file of the current folder, where DuckDB looks
-            first, and which may be another one every night.
+        InputError: the query fails, gives no rows, or would read the current folder, where DuckDB looks first.
     """
-    folder, query = Path(source.file).parent.resolve(), source.query.replace("{since}", f"'{since}'")
+    called, folder = f"[source] query of {source.file}", Path(source.file).parent.resolve()
+    query = source.query.replace("{since}", f"'{since}'")
     config = warehouse.database_config(home) | {"autoload_known_extensions": True, "file_search_path": str(folder)}
 
     def write(rows: duckdb.DuckDBPyRelation) -> None:
@@ -130,20 +111,18 @@ def _fetch_rows(home: Home, dataset: Dataset, source: Source, since: str, target
             with _query_database(source, query, dataset.timezone) as reader:
                 write(connection.from_arrow(reader))
             return
-        literals = re.findall(r"""['"]([^'"/][^'"]*)['"]""", query) if Path.cwd() != folder else []
-        if here := [text for text in literals if os.path.isfile(text)]:
-            raise InputError(
-                f"{_name(source)}: {here[0]} is in the current folder, not in {folder}. Write its whole path."
-            )
+        here = [text for text in re.findall(r"""['"]([^'"/][^'"]*)['"]""", query) if os.path.isfile(text)]
+        if here and Path.cwd() != folder:
+            raise InputError(f"{called}: {here[0]} is in the current folder too. Write its whole path.")
         try:
             # Attached files are not looked for in `file_search_path`.
             rows = connection.sql(re.sub(r"(?i)(?<=\battach ')(?!/|\w+:)", lambda _: f"{folder}/", query))
             if rows is None:
-                raise InputError(f"{_name(source)} gives no rows. End it with a select.")
+                raise InputError(f"{called} gives no rows. End it with a select.")
             write(rows)
         except duckdb.Error as error:
             reason = " ".join(str(error).partition("\nLINE ")[0].split()).rstrip(".")
-            raise InputError(f"{_name(source)}: {reason}. Correct the query, or what it reads.") from error
+            raise InputError(f"{called}: {reason}. Correct the query, or what it reads.") from error
 
 
 @contextlib.contextmanager
@@ -163,11 +142,8 @@ def _query_database(source: Source, query: str, timezone: str) -> Generator[pa.R
     try:
         driver: Any = importlib.import_module(f"adbc_driver_{name}.dbapi")
     except ImportError as error:
-        package = "-c constraints.txt -e '.[sql]'" if name in ("postgresql", "sqlite") else f"adbc-driver-{name}"
-        raise InputError(
-            f"{database} needs the driver adbc_driver_{name}, which cannot be imported ({error}). Run "
-            f"python -m pip install {package}."
-        ) from error
+        advice = f"Run python -m pip install -c constraints.txt adbc-driver-{name}."
+        raise InputError(f"{database} needs adbc_driver_{name}, which cannot be loaded ({error}). {advice}") from error
     problem = "cannot be opened ({}). Check the URL that is there, and that the server answers."
     try:
         # SQLite would create an absent file.
@@ -187,31 +163,22 @@ def _query_database(source: Source, query: str, timezone: str) -> Generator[pa.R
         raise InputError(f"{database} {problem.format(said)}") from None  # the driver's message may show a part
 
 
-def _write_new_rows(home: Home, fetched: Path, new: Path, landed: Sequence[Sequence[Path]]) -> int:
+def _write_new_rows(home: Home, fetched: Path, new: Path, before: Collection[Path]) -> int:
     """Write the fetched rows that no landed file has, in an order that depends on them alone, and count them."""
     with duckdb.connect(config=warehouse.database_config(home)) as connection:
         connection.execute("set TimeZone = 'UTC'")
         rows = connection.read_parquet(escape_path(fetched), hive_partitioning=False)
-        columns, before = [_quote(name, '"') for name in rows.columns], rows.limit(0)
-        for paths in filter(None, landed):
-            files = connection.read_parquet([*map(escape_path, paths)], hive_partitioning=False, union_by_name=True)
-            known = {*map(str.casefold, files.columns)}
-            cells = [_quote(name, '"') if name.casefold() in known else "null" for name in rows.columns]
-            if known == {"mark", "cells"}:
-                cells = [f"cells[{_quote(name)}]" for name in rows.columns]
-            casts = [f"try_cast({cell} as {kind})" for cell, kind in zip(cells, rows.types, strict=True)]
-            before = before.union(files.project(", ".join(casts)))
         rows.create_view("fetched")
-        before.create_view("before")
-        digest = f"hash({', '.join(columns)})"
-        select = f"from fetched except all from before where {digest} in (select {digest} from fetched)"
-        connection.sql(select).order("all").write_parquet(str(new), compression="zstd")
+        files = [escape_path(path) for path in before or (fetched,)]
+        landed = connection.read_parquet(files, hive_partitioning=False, union_by_name=True)
+        (landed if before else rows.limit(0)).create_view("landed")
+        is_text = any(path.name.startswith(".") for path in before)  # of an earlier version
+        cell = "coalesce(try_cast({0} as {2}), try_cast(cells[{1}] as {2}))" if is_text else "try_cast({0} as {2})"
+        kinds = zip(rows.columns, rows.types, strict=True)
+        cells = ", ".join(cell.format(_quote(name, '"'), _quote(name, "'"), kind) for name, kind in kinds)
+        connection.sql(sql.statement("query/new_rows", cells=cells)).write_parquet(str(new), compression="zstd")
     return parquet.read_metadata(new).num_rows
 
 
-def _name(source: Source) -> str:
-    return f"[source] query of {source.file}"
-
-
-def _quote(name: str, mark: str = "'") -> str:
+def _quote(name: str, mark: str) -> str:
     return mark + name.replace(mark, 2 * mark) + mark

@@ -13,8 +13,9 @@ from pydantic import SecretStr
 from oneclass.flows import commands, pipeline
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.datasets.source import Source
-from oneclass.tasks.ingest.query import fetch_sample
+from oneclass.tasks.ingest.query import fetch_rows
 from oneclass.tasks.orchestration.notifications import NotifySettings, send_notifications
+from oneclass.tasks.stores.home import Home
 
 SECRETS = ("hook-5f2c9Zq81x", "argument-77Qp03Lm")
 SMALL = ["demo.users=60", "demo.items=30", "demo.likes=500"]
@@ -96,7 +97,7 @@ def test_a_databases_url_is_read_from_a_block(block, tmp_path):
     with contextlib.closing(sqlite3.connect(tmp_path / "shop.db")) as connection:
         connection.execute("create table orders as select 1 as id")
     source = Source(query="select * from orders", url=f"block:{block(f'sqlite://{tmp_path}/shop.db')}")
-    fetch_sample(Dataset(name="shop"), source, tmp_path / "rows.parquet", 1)
+    fetch_rows(Home(tmp_path, "shop"), Dataset(name="shop"), source, tmp_path / "rows.parquet")
     assert duckdb.sql(f"from '{tmp_path}/rows.parquet'").fetchall() == [(1,)]
 
 

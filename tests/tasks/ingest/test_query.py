@@ -168,14 +168,14 @@ def test_a_query_that_cannot_be_landed_says_why(shop, monkeypatch):
     for query, reason in {
         "select nothing from 'orders.csv'": r'Referenced column "nothing" not found',
         "from 'no.csv'": r'No files found that match the pattern "no\.csv"',
-        "select customer from 'orders.csv'": r"none of them is known as item",
+        "select customer from 'orders.csv'": r"Which column is the item\?",
         "-- nothing": r"gives no rows. End it with a select",
     }.items():
         with pytest.raises(InputError, match=r"^\[source\] query of .*/datasets/shop\.toml:? .*" + reason):
             shop.run_night(shop.declare(query))
     monkeypatch.chdir(shop.home.root)
     (shop.home.root / "orders.csv").write_text("customer,sku,ordered_at\nwrong,x,2026-11-01")
-    with pytest.raises(InputError, match=r"orders\.csv is in the current folder, not in .*\. Write its whole"):
+    with pytest.raises(InputError, match=r"orders\.csv is in the current folder too\. Write its whole"):
         shop.run_night(shop.declare(ORDERS))
     assert not list(shop.home.landing.iterdir())
 
@@ -305,8 +305,8 @@ def test_no_message_shows_the_password(postgres_shop, monkeypatch, there, instea
     [
         ("env:NO_SHOP", "the environment variable NO_SHOP is not set"),
         ("env:HOME", "has no URL that begins with its kind"),
-        ("env:ORACLE", r"adbc_driver_oracle.*pip install adbc-driver-oracle"),
-        ("env:SQLITE", r"adbc_driver_sqlite.*pip install .*'\.\[sql\]'"),
+        ("env:ORACLE", r"adbc_driver_oracle.*pip install .*adbc-driver-oracle"),
+        ("env:SQLITE", r"adbc_driver_sqlite.*pip install .*adbc-driver-sqlite"),
         ("postgresql://me:secret@here", r"url: Value error, may hold a token: write env:NAME"),
     ],
 )
