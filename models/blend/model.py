@@ -5,7 +5,6 @@ The components are fitted on the same edges, each with its own settings; the wei
 validation users (`weight_search`). A stored fit of a component is used if there is one (`FitOptions.load_component`).
 """
 
-from importlib import import_module
 from time import perf_counter
 from typing import Any, Self
 
@@ -18,7 +17,7 @@ from oneclass.models.base import Model
 from oneclass.models.blend.score_normalization import find_scale, rescale_scores
 from oneclass.models.fit_options import Epoch, FitOptions
 from oneclass.models.numerics.threads import kernel_threads
-from oneclass.models.settings import ModelSettings
+from oneclass.models.settings import ModelSettings, find_component
 
 
 class Component(BaseModel):
@@ -68,19 +67,8 @@ class BlendSettings(ModelSettings):
         return any(settings.reads_explicit_negatives for settings in self.parse_components())
 
     def find_components(self) -> "list[type[Model]]":
-        """Return the components' estimators.
-
-        Raises:
-            ValueError: a component is unknown, is a blend itself, or does not have the score.
-        """
-        kinds = import_module("oneclass.models.registry").MODELS  # by name, as a family imports no other
-        for component in self.components:
-            if component.model not in kinds or component.model == Blend.name:
-                raise ValueError(f"components: {component.model} is no model that a blend can be made of")
-            if component.score not in kinds[component.model].score_names:
-                known = ", ".join(kinds[component.model].score_names)
-                raise ValueError(f"components: {component.model} has no score {component.score}; it has {known}")
-        return [kinds[component.model] for component in self.components]
+        """Return the components' estimators."""
+        return [find_component("components", of.model, of.score, Blend.name) for of in self.components]
 
     def parse_components(self) -> list[ModelSettings]:
         """Return the components' settings."""

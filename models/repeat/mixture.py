@@ -17,7 +17,6 @@ probability is the probability ranking principle (Robertson 1977); Li et al. 202
 check", evaluate repetition and exploration apart.
 """
 
-from importlib import import_module
 from typing import Any, Self
 
 import numpy as np
@@ -34,7 +33,7 @@ from oneclass.models.numerics.validation import row_sums
 from oneclass.models.repeat.calibration import fit_logistic, fit_poisson, fit_rank_curve, rank_probabilities
 from oneclass.models.repeat.model import Repeat, RepeatSettings, active_rows
 from oneclass.models.repeat.returns import decayed_counts, entry_ages, hold_out_window
-from oneclass.models.settings import ModelSettings
+from oneclass.models.settings import ModelSettings, find_component
 
 MAX_USERS = 4_000  # whose lists the curve and the weights are fitted on
 MAX_LOG_RATE = 30.0
@@ -68,19 +67,8 @@ class RepeatMixtureSettings(RepeatSettings):
         return self.parse_component().reads_explicit_negatives
 
     def find_components(self) -> "list[type[Model]]":
-        """Return the component's estimator.
-
-        Raises:
-            ValueError: the component is unknown, is the mixture itself, or does not have the score.
-        """
-        kinds = import_module("oneclass.models.registry").MODELS  # by name, as a family imports no other
-        name, score = self.component, self.component_score
-        if name not in kinds or name == RepeatMixture.name:
-            raise ValueError(f"component: {name} is no model of new items")
-        kind = kinds[name]
-        if score not in kind.score_names:
-            raise ValueError(f"component_score: {name} has no score {score}; it has {', '.join(kind.score_names)}")
-        return [kind]
+        """Return the component's estimator."""
+        return [find_component("component", self.component, self.component_score, RepeatMixture.name)]
 
     def parse_component(self) -> ModelSettings:
         """Return the settings of the component."""
