@@ -15,7 +15,6 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import duckdb
-import polars as pl
 import pytest
 from backports import zstd
 from hypothesis import HealthCheck, given, settings
@@ -84,11 +83,6 @@ def write_zip(files: dict[str, bytes | str]) -> bytes:
         for name, content in files.items():
             archive.writestr(name, content)
     return packed.getvalue()
-
-
-def write_frame(write: Callable[[pl.DataFrame, io.BytesIO], object]) -> bytes:
-    write(pl.DataFrame(EVENTS, NAMES, orient="row"), target := io.BytesIO())
-    return target.getvalue()
 
 
 def write_json(rows: Sequence, indent: int | None = None) -> bytes:
@@ -166,6 +160,9 @@ LAYOUTS: dict[str, bytes | tuple[bytes, dict | str]] = {
                               ("Kunde", "Artikelnummer", "Menge", "Datum"), ";"),
     "Spanish names": write_csv(ROWS, ("ID-Cliente", "Producto", "Cantidad", "Fecha")),
     "RecBole": write_csv(IN_SECONDS, ("user_id:token", "item_id:token", "rating:float", "timestamp:float"), "\t"),
+    "names in other letters": write_csv(ROWS, ("USER-ID", "Item ID", "RATING", "Timestamp")),
+    "lines of Windows": PLAIN.replace(b"\n", b"\r\n"),
+    "lines of old Macs": PLAIN.replace(b"\n", b"\r"),
     "unnamed index": write_csv(INDEXED, ("", *NAMES)),
     "row names of R": (write_csv(INDEXED), {"row_names": True}),
     "comments": (b"# exported on Monday\n# by the shop\n" + PLAIN, "from read_csv('log', skip = 2)"),
@@ -187,7 +184,6 @@ LAYOUTS: dict[str, bytes | tuple[bytes, dict | str]] = {
        for code, title in TITLES.items()},
     "zip of macOS": write_zip({"__MACOSX/._log.csv": b"\0\5\x16\7", ".DS_Store": b"\0", "log.csv": PLAIN}),
     "workbook": as_workbook([NAMES, *ROWS]),
-    "Parquet": write_frame(pl.DataFrame.write_parquet),
     "JSON lines": write_json(RECORDS),
     "JSON array": (json.dumps(RECORDS, indent=2).encode(), "from read_json('log')"),
     "JSON objects over several lines": (write_json(RECORDS, indent=2), "from read_json('log')"),
