@@ -22,7 +22,7 @@ import duckdb
 
 from oneclass.tasks.errors import OneclassError
 from oneclass.tasks.ingest.load import load_logs
-from oneclass.tasks.ingest.sources import SourceScanner
+from oneclass.tasks.ingest.sources import scan_logs
 from oneclass.tasks.stores import warehouse
 from oneclass.tasks.stores.home import Home, Limits
 from tests.tasks.ingest.hostile_logs import FORMATS, Case, read_naively
@@ -64,7 +64,7 @@ def read_case(connection: duckdb.DuckDBPyConnection, folder: Path, case: Case) -
     path.write_bytes(case.content)
     connection.begin()
     try:
-        load_logs(connection, list(enumerate(SourceScanner(case.dataset).scan([path]), 1)), folder, case.dataset)
+        load_logs(connection, list(enumerate(scan_logs([path], case.dataset), 1)), folder, case.dataset)
         events = connection.execute(EVENTS).fetchall()
         return events, warehouse.fetch_row(connection, "select count(*) from raw.rejects")[0]
     except OneclassError as error:

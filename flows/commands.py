@@ -89,10 +89,10 @@ def _nightly_retrain(given: NightlyRetrainParameters, run: "RunSettings") -> str
 def _prepare_tune(given: TuneParameters) -> "RunSettings":
     from oneclass.flows.prepare import check_home, scan_sources
 
-    scanner = scan_sources(given.to_backfill())
+    scan_sources(given.to_backfill())
     from oneclass.flows.settings import resolve_search_space, resolve_settings
 
-    run = resolve_settings(given.to_backfill(), scanner)
+    run = resolve_settings(given.to_backfill())
     resolve_search_space(run, given)
     check_home(run)
     return run

@@ -19,7 +19,6 @@ from oneclass.tasks.errors import InputError, ModelsFailed, NothingToPublish
 from oneclass.tasks.forget.stage import certify_removal, remove_users
 from oneclass.tasks.ingest import file_registry
 from oneclass.tasks.ingest.attributes import read_titles
-from oneclass.tasks.ingest.sources import SourceScanner
 from oneclass.tasks.publish.stage import Published
 from oneclass.tasks.settings import STAGE_SETTINGS, check_model, restore_settings, validate_settings
 from oneclass.tasks.stores import erasures, home, publications, runs, warehouse
@@ -108,7 +107,6 @@ def restore_run(given: ForgetParameters) -> RunSettings | None:
         since=date.fromisoformat(stored["since"]) if stored["since"] else None,
         until=date.fromisoformat(stored["until"]) if stored["until"] else None,
         rebuild=True,
-        scanner=SourceScanner(dataset),
     )
 
 

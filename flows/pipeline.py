@@ -315,7 +315,7 @@ def _ingest_logs(run: RunSettings, run_id: str) -> tuple[int, ...]:
     if run.is_demo:
         sources = make_demo(run.home, run.demo, run.seed)
     replace = run.is_demo or run.replace
-    logs = ingest_task(run.home, run.dataset, sources, run_id, run.ingest, replace=replace, scanner=run.scanner)
+    logs = ingest_task(run.home, run.dataset, sources, run_id, run.ingest, replace=replace)
     return tuple(one.file_id for one in logs)
 
 

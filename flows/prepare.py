@@ -14,7 +14,7 @@ from oneclass.tasks import datasets
 from oneclass.tasks.attributes import Attributes, Side, convert_columns
 from oneclass.tasks.errors import InputError, SettingsError
 from oneclass.tasks.ingest.attributes import read_attributes, read_titles
-from oneclass.tasks.ingest.sources import SourceScanner, describe_expected_sources
+from oneclass.tasks.ingest.sources import describe_expected_sources, scan_logs
 from oneclass.tasks.stores import home
 
 if TYPE_CHECKING:
@@ -29,10 +29,10 @@ def prepare_run(given: BackfillParameters) -> "RunSettings":
     Raises:
         InputError: as `scan_sources`, `resolve_settings` and `check_home`.
     """
-    scanner = scan_sources(given)
+    scan_sources(given)
     from oneclass.flows.settings import resolve_settings
 
-    run = resolve_settings(given, scanner)
+    run = resolve_settings(given)
     check_home(run)
     return run
 
@@ -68,7 +68,7 @@ def _send_startup_failure(given: RunParameters, run_id: str, error: Exception) -
     return not all(outcomes.values())
 
 
-def scan_sources(given: BackfillParameters) -> SourceScanner:
+def scan_sources(given: BackfillParameters) -> None:
     """Scan the logs that the parameters name.
 
     Raises:
@@ -77,9 +77,7 @@ def scan_sources(given: BackfillParameters) -> SourceScanner:
     sources = given.split_files or given.source
     root = home.resolve_root(given.home)
     dataset = datasets.load_dataset(given.dataset, root, with_logs=bool(sources), columns=given.columns)
-    scanner = SourceScanner(dataset)
-    scanner.scan(sources)
-    return scanner
+    scan_logs(sources, dataset)
 
 
 def check_run(run: "RunSettings") -> None:
@@ -88,7 +86,7 @@ def check_run(run: "RunSettings") -> None:
     Raises:
         InputError: a source is absent or unreadable, or as `check_home`.
     """
-    run.scanner.scan(run.split_files or run.sources)
+    scan_logs(run.split_files or run.sources, run.dataset)
     check_home(run)
 
 

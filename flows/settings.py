@@ -21,7 +21,6 @@ from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.demo.story import DemoSettings
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.ingest.landing import IngestSettings
-from oneclass.tasks.ingest.sources import SourceScanner
 from oneclass.tasks.metric_registry import choose_metrics
 from oneclass.tasks.orchestration.notifications import NotifySettings
 from oneclass.tasks.publish.settings import PublishSettings
@@ -63,7 +62,6 @@ class RunSettings:
         substitutes: models that take the place of default ones that are too large; none if `--models` names the models.
         are_named: whether the user named the models, so that one that is too large is refused.
         given: the names of the settings that the command line or its files set, by model.
-        scanner: of the data set's logs.
         rebuild: whether the events in the warehouse are published anew as in a new home: no log is read, and no gate
             keeps what is published.
     """
@@ -94,7 +92,6 @@ class RunSettings:
     rebuild: bool = False
     substitutes: dict[str, ModelSettings] = field(default_factory=dict)
     are_named: bool = True
-    scanner: SourceScanner = field(kw_only=True)
 
     def describe(self) -> dict[str, Any]:
         """Return the settings that decide the run's numbers, as plain data for `operations.runs`."""
@@ -124,21 +121,15 @@ class RunSettings:
         return self.dataset.name == "demo" and not self.sources and self.split_files is None
 
 
-def resolve_settings(given: BackfillParameters, scanner: SourceScanner | None = None) -> RunSettings:
+def resolve_settings(given: BackfillParameters) -> RunSettings:
     """Resolve and validate the settings of a run.
-
-    Args:
-        scanner: of the data set, if it has scanned the sources already.
 
     Raises:
         InputError: naming the data set, model, protocol, setting or file that is wrong.
     """
     root = home.resolve_root(given.home)
     has_logs = bool(given.source or given.split_files)
-    scanner = scanner or SourceScanner(
-        datasets.load_dataset(given.dataset, root, with_logs=has_logs, columns=given.columns)
-    )
-    declared = scanner.dataset
+    declared = datasets.load_dataset(given.dataset, root, with_logs=has_logs, columns=given.columns)
     defaults = {
         "ingest": declared.ingest,
         "binarize": declared.binarize_settings,
@@ -193,7 +184,6 @@ def resolve_settings(given: BackfillParameters, scanner: SourceScanner | None = 
         since=given.since,
         until=given.until,
         replace=given.replace,
-        scanner=scanner,
     )
 
 

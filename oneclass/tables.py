@@ -127,7 +127,7 @@ def _read_files(data: str | Path | Sequence[str | Path], columns: Mapping[str, s
     from oneclass.tasks.datasets import Columns, Dataset
     from oneclass.tasks.errors import InputError
     from oneclass.tasks.ingest.load import load_logs
-    from oneclass.tasks.ingest.sources import SourceScanner
+    from oneclass.tasks.ingest.sources import scan_logs
 
     paths = [data] if isinstance(data, str | Path) else data
     named = {("value" if kind == "weight" else kind): (name,) for kind, name in columns.items() if name is not None}
@@ -139,7 +139,7 @@ def _read_files(data: str | Path | Sequence[str | Path], columns: Mapping[str, s
         with tempfile.TemporaryDirectory(prefix="oneclass-read-") as scratch, duckdb.connect() as connection:
             connection.execute("set TimeZone = 'UTC'")
             connection.execute(sql.schema()[0])  # the tables of `raw`
-            logs = SourceScanner(dataset).scan(paths)
+            logs = scan_logs(paths, dataset)
             load_logs(connection, list(enumerate(logs, 1)), Path(scratch), dataset)
             # one row per event, in the order of the logs
             weight = ", value as weight" if columns["weight"] else ""

@@ -25,7 +25,7 @@ from oneclass.tasks.ingest.files import CHUNK_BYTES, HEAD_BYTES, FileStillChangi
 from oneclass.tasks.ingest.landing import refuse_unreadable
 from oneclass.tasks.ingest.layouts import JSON, Layout
 from oneclass.tasks.ingest.load import load_logs
-from oneclass.tasks.ingest.sources import LogFile, SourceScanner
+from oneclass.tasks.ingest.sources import LogFile, scan_logs
 from oneclass.tasks.stores.home import escape_path
 from oneclass.tasks.stores.warehouse import fetch_row
 
@@ -64,7 +64,7 @@ class FileEditor:
             known: `file_id` by the digest of a log in the warehouse, or of its text.
         """
         self._scratch, self._dataset, self._users, self._known = scratch, dataset, users, dict(known)
-        self._scanner, self._word = SourceScanner(dataset), re.compile(match_words(users).encode())
+        self._word = re.compile(match_words(users).encode())
         self.found: set[str] = set()
 
     def stage_file(self, location: Path, folder: Path) -> StagedFile | None:
@@ -100,7 +100,7 @@ class FileEditor:
     def _load_log(self, location: Path, file_id: int, folder: Path) -> LogFile | None:
         """Load a log into the scratch database; None if it is not read as one."""
         try:
-            logs = self._scanner.scan([location])
+            logs = scan_logs([location], self._dataset)
         except FileStillChanging:
             raise
         except InputError:

@@ -23,7 +23,7 @@ from oneclass.tasks.ingest.columns import UnknownColumns
 from oneclass.tasks.ingest.layouts import Layout
 from oneclass.tasks.ingest.load import load_logs
 from oneclass.tasks.ingest.query import fetch_rows
-from oneclass.tasks.ingest.sources import LogFile, SourceScanner
+from oneclass.tasks.ingest.sources import LogFile, scan_logs
 from oneclass.tasks.stores import durable, warehouse
 from oneclass.tasks.stores.home import Home
 
@@ -80,7 +80,7 @@ def load_sample(
     with duckdb.connect() as connection:
         for statements in ("set TimeZone = 'UTC'", *sql.schema()):
             connection.execute(statements)
-        logs = SourceScanner(dataset).scan(paths)
+        logs = scan_logs(paths, dataset)
         load_logs(connection, list(enumerate(logs, 1)), folder, dataset, limit=MAX_RECORDS)
         yield connection, logs
 

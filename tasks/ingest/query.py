@@ -27,7 +27,7 @@ from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.datasets.source import LANDED, Source
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.ingest.landing import FileRefused, list_landing_files
-from oneclass.tasks.ingest.sources import SourceScanner
+from oneclass.tasks.ingest.sources import scan_logs
 from oneclass.tasks.secrets import hide_secrets, read_secret
 from oneclass.tasks.stores import durable, warehouse
 from oneclass.tasks.stores.home import Home, escape_path
@@ -68,7 +68,7 @@ def land_query(home: Home, dataset: Dataset, source: Source, *, replace: bool = 
         if not rows or (target.exists() and filecmp.cmp(new, target, shallow=False)):
             logger.info("[source]: the query has no new rows")
             return
-        SourceScanner(dataset).scan([new])
+        scan_logs([new], dataset)
         durable.install_file(new, target)
         logger.info("[source]: landed %s rows as %s", f"{rows:,}", target)
     except FileRefused as error:

@@ -5,7 +5,6 @@ import glob
 import itertools
 import logging
 import re
-import time
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,8 +20,6 @@ from oneclass.tasks.terminal import escape_controls
 
 logger = logging.getLogger(__name__)
 
-MIN_AGE_NS = 2_000_000_000
-"""The coarsest resolution of the times that file systems keep."""
 PACKED_SUFFIXES = ("", ".gz", ".bz2", ".xz", ".zst", ".zip")
 PARTITION = re.compile(r"[A-Za-z_]\w*=.*")
 """A folder that holds the value of a column, as Hive and Spark write them."""
@@ -63,82 +60,58 @@ class LogFile:
         return self.text.sha256 if self.text else self.sha256
 
 
-class SourceScanner:
-    """Finds and scans the raw logs of a data set. A file that is unchanged since the last scan is not read again."""
+def scan_logs(
+    paths: Iterable[str | Path],
+    dataset: Dataset,
+    known: Collection[str] = (),
+    rejected: list[FileRefused] | None = None,
+    *,
+    columns_named: bool = False,
+) -> list[LogFile]:
+    """Find and scan every log in `paths`: files, folders and glob patterns, in the given order.
 
-    def __init__(self, dataset: Dataset) -> None:
-        self.dataset = dataset
-        self._scans: dict[Path, LogFile] = {}
+    Files of folders and patterns are sorted by name. Each log is read to its end, to detect truncated gzips and damage.
 
-    def scan(
-        self,
-        paths: Iterable[str | Path],
-        known: Collection[str] = (),
-        rejected: list[FileRefused] | None = None,
-        *,
-        columns_named: bool = False,
-    ) -> list[LogFile]:
-        """Find and scan every log in `paths`: files, folders and glob patterns, in the given order.
+    Args:
+        known: digests of the logs in the warehouse, whose layouts are not detected again.
+        rejected: if given, unreadable files are added to it instead of raised, and files being written are skipped.
+        columns_named: whether a log in the warehouse names its columns; then none is read by position.
 
-        Files of folders and patterns are sorted by name. Each log is read to its end, to detect truncated gzips and
-        damage, unless the last call scanned it and its inode, size and times are unchanged.
-
-        Args:
-            known: digests of the logs in the warehouse, which are not scanned again.
-            rejected: if given, unreadable files are added to it instead of raised, and files being written are skipped.
-            columns_named: whether a log in the warehouse names its columns; then none is read by position.
-
-        Raises:
-            InputError: a path has no log, or a log is unreadable, or changed meanwhile.
-        """
-        result: list[LogFile] = []
-        refused: list[FileRefused] = []
-        for path in map(Path, paths):
-            with refuse_unreadable(path):
-                locations = expand_path(path, self.dataset)
-            for location in locations:
-                if rejected is None and len(locations) > 1 and not location.stat().st_size:
-                    continue  # a part of a log without events
-                try:
-                    _check_partition(location)
-                    result.append(self._scan_if_changed(location, known))
-                except FileStillChanging as error:
-                    if rejected is None:
-                        raise
-                    logger.warning("%s It is left for the next run.", error)
-                except FileRefused as error:
-                    refused.append(error)
-        latest = time.time_ns() - MIN_AGE_NS  # a change of a younger file may not alter its signature
-        self._scans = {log.location: log for log in result if log.layout and log.signature[-2] < latest}
-        named = next((log.path for log in result if log.layout and log.layout.names_columns), "")
-        if named or columns_named:
-            unnamed = [log for log in result if log.layout and log.layout.is_by_form]
-            other = named or "another log in the warehouse"
-            why = (
-                f"has no header, and {other} of the same data set names its columns: a part may have lost them. Add "
-                "the header, or state the columns by number, such as --user 1 --item 2."
-            )
-            refused += [FileRefused(log.location, f"{log.path}, line 1: {why}") for log in unnamed]
-            result = [log for log in result if log not in unnamed]
-        if refused and rejected is None:
-            raise refused[0]
-        if rejected is not None:
-            rejected += refused
-        return result
-
-    def _scan_if_changed(self, location: Path, known: Collection[str]) -> LogFile:
-        with refuse_unreadable(location):
+    Raises:
+        InputError: a path has no log, or a log is unreadable, or changed meanwhile.
+    """
+    result: list[LogFile] = []
+    refused: list[FileRefused] = []
+    for path in map(Path, paths):
+        with refuse_unreadable(path):
+            locations = expand_path(path, dataset)
+        for location in locations:
+            if rejected is None and len(locations) > 1 and not location.stat().st_size:
+                continue  # a part of a log without events
             try:
-                str(location).encode()
-            except UnicodeEncodeError as error:
-                raise InputError(f"{escape_controls(str(location))}: its name is not UTF-8 text. Rename it.") from error
-            signature = files.sign_file(location)
-            log = self._scans.get(location)
-            if not log or log.signature != signature:
-                log = _scan_file(location, signature, self.dataset, known)
-            if files.sign_file(location) != signature:
-                raise FileStillChanging(location)
-        return log
+                with refuse_unreadable(location):
+                    result.append(_scan_file(location, dataset, known))
+            except FileStillChanging as error:
+                if rejected is None:
+                    raise
+                logger.warning("%s It is left for the next run.", error)
+            except FileRefused as error:
+                refused.append(error)
+    named = next((log.path for log in result if log.layout and log.layout.names_columns), "")
+    if named or columns_named:
+        unnamed = [log for log in result if log.layout and log.layout.is_by_form]
+        other = named or "another log in the warehouse"
+        why = (
+            f"has no header, and {other} of the same data set names its columns: a part may have lost them. Add the "
+            "header, or state the columns by number, such as --user 1 --item 2."
+        )
+        refused += [FileRefused(log.location, f"{log.path}, line 1: {why}") for log in unnamed]
+        result = [log for log in result if log not in unnamed]
+    if refused and rejected is None:
+        raise refused[0]
+    if rejected is not None:
+        rejected += refused
+    return result
 
 
 def describe_expected_sources(home: Home, dataset: Dataset) -> str:
@@ -200,25 +173,32 @@ def _check_partition(location: Path) -> None:
         )
 
 
-def _scan_file(location: Path, signature: tuple[int, ...], dataset: Dataset, known: Collection[str]) -> LogFile:
+def _scan_file(location: Path, dataset: Dataset, known: Collection[str]) -> LogFile:
     """Read a file to its end, hashing its bytes and scanning its text."""
-    container, digest, size = files.detect_container(location), "", location.stat().st_size
-    if container and (digest := files.hash_file(location)) in known:
-        return LogFile(location, digest, size, signature, container)
-    if container == "parquet":
-        return LogFile(location, digest, size, signature, container, "", layouts.detect_parquet(location, dataset))
-    with files.open_text(location, container) as stream:
-        text = files.scan_stream(stream)
-    digest = digest or (text.sha256 if text.size == size else files.hash_file(location))
-    log = LogFile(location, digest, size, signature, container)
-    if digest in known:
-        return log
-    if dataset.encoding and (not text.is_utf8 or text.has_nul):
-        log = replace(log, encoding=dataset.encoding)
-        with files.open_text(location, container, dataset.encoding) as stream:
+    _check_partition(location)
+    try:
+        str(location).encode()
+    except UnicodeEncodeError as error:
+        raise InputError(f"{escape_controls(str(location))}: its name is not UTF-8 text. Rename it.") from error
+    signature, container, text = files.sign_file(location), files.detect_container(location), None
+    if container != "parquet":
+        with files.open_text(location, container) as stream:
             text = files.scan_stream(stream)
-    # Without the head, as there may be thousands of logs.
-    return replace(log, layout=_detect_layout(log, text, dataset), text=replace(text, head=b""))
+    size = location.stat().st_size
+    digest = text.sha256 if text and not container and text.size == size else files.hash_file(location)
+    log = LogFile(location, digest, size, signature, container)
+    if text is None and digest not in known:
+        log = replace(log, layout=layouts.detect_parquet(location, dataset))
+    elif text and digest not in known:
+        if dataset.encoding and (not text.is_utf8 or text.has_nul):
+            log = replace(log, encoding=dataset.encoding)
+            with files.open_text(location, container, dataset.encoding) as stream:
+                text = files.scan_stream(stream)
+        # Without the head, as there may be thousands of logs.
+        log = replace(log, layout=_detect_layout(log, text, dataset), text=replace(text, head=b""))
+    if files.sign_file(location) != signature:
+        raise FileStillChanging(location)
+    return log
 
 
 def _detect_layout(log: LogFile, text: FileScan, dataset: Dataset) -> Layout:

@@ -16,7 +16,7 @@ from oneclass.tasks.ingest.files import sign_file
 from oneclass.tasks.ingest.landing import FileRefused, IngestSettings
 from oneclass.tasks.ingest.load import load_logs
 from oneclass.tasks.ingest.query import land_query
-from oneclass.tasks.ingest.sources import SourceScanner, describe_expected_sources, is_log_name
+from oneclass.tasks.ingest.sources import describe_expected_sources, is_log_name, scan_logs
 from oneclass.tasks.orchestration import progress
 from oneclass.tasks.orchestration.stage_task import stage_task
 from oneclass.tasks.stores import runs, stages
@@ -36,7 +36,6 @@ def ingest(
     settings: IngestSettings | None = None,
     *,
     replace: bool = False,
-    scanner: SourceScanner | None = None,
 ) -> list[Arrival]:
     """Ingest the new sources into `raw.events` and `raw.rejects`, all or none.
 
@@ -46,7 +45,6 @@ def ingest(
     Args:
         sources: files, folders or patterns; by default the files in `home.landing`.
         replace: read all sources anew, and delete all other logs from the warehouse.
-        scanner: of the data set, if it has scanned the sources before.
 
     Returns:
         What became of each log, in the given order; the pipeline reads their ids.
@@ -68,8 +66,7 @@ def ingest(
     is_night = not named and not replace
     limits = {"hours_old": settings.fresh_within_hours, "reject_share": dataset.max_reject_share}
     digests, columns_named = {one.sha256 for one in known}, any(one.names_columns for one in known)
-    scanner = scanner or SourceScanner(dataset)
-    logs = scanner.scan(paths, digests, refused if is_night else None, columns_named=columns_named)
+    logs = scan_logs(paths, dataset, digests, refused if is_night else None, columns_named=columns_named)
     while True:
         if refused and not logs and not known:
             landing.quarantine_files(home, refused)

@@ -8,7 +8,7 @@ import pytest
 from oneclass.tasks import datasets
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.ingest.load import load_logs
-from oneclass.tasks.ingest.sources import SourceScanner
+from oneclass.tasks.ingest.sources import scan_logs
 from oneclass.tasks.stores import warehouse
 from oneclass.tasks.stores.home import Home
 from tests.conftest import query_rows, write_tables
@@ -46,7 +46,7 @@ def list_set_aside(home: Home, run_id: str) -> list[str]:
 def read_logs(home: Home, dataset: Dataset | str, paths: Sequence[Path]) -> tuple[list, list]:
     """Load log files, and return all events and rejects."""
     dataset = datasets.load_dataset(dataset, home.root) if isinstance(dataset, str) else dataset
-    logs = SourceScanner(dataset).scan(paths)
+    logs = scan_logs(paths, dataset)
     (scratch := home.root / "scratch").mkdir(exist_ok=True)
     with warehouse.open_warehouse(home) as connection:
         connection.begin()

@@ -1,23 +1,17 @@
 """Files on disk: how often their bytes are read, those that change meanwhile, and names that no folder should have."""
 
-import gzip
-import hashlib
 import os
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from oneclass.flows import commands
-from oneclass.flows.parameters import BackfillParameters
-from oneclass.flows.prepare import check_run
-from oneclass.flows.settings import resolve_settings
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.errors import OneclassError
 from oneclass.tasks.ingest import load
 from oneclass.tasks.ingest.landing import IngestSettings
-from oneclass.tasks.ingest.sources import SourceScanner
+from oneclass.tasks.ingest.sources import scan_logs
 from oneclass.tasks.ingest.stage import ingest
 from tests.conftest import query_rows
 from tests.tasks.ingest.conftest import count_events, list_set_aside, write_file
@@ -43,54 +37,6 @@ def put_files(folder: Path, names: list[bytes], content: bytes) -> list[Path]:
     ]
 
 
-def count_read(work: Callable[[], object]) -> int:
-    """Count the bytes that this process reads during some work, by the kernel's own count."""
-    counter = Path("/proc/self/io")
-    if not counter.exists():
-        pytest.skip("counts bytes in /proc/self/io: Linux only")
-    before = int(counter.read_text().split()[1])
-    work()
-    return int(counter.read_text().split()[1]) - before
-
-
-def ingest_checked(root: Path, path: Path) -> None:
-    """Ingest a log after the check that a flow makes before its stages."""
-    run = resolve_settings(BackfillParameters(dataset="ml-1m", home=str(root), source=[str(path)]))
-    check_run(run)
-    ingest(run.home, run.dataset, list(run.sources), "run", scanner=run.scanner)
-
-
-@pytest.mark.parametrize(
-    ("pack", "scans", "copies"),
-    [(bytes, 1, 0), (lambda text: text + b"1,2,3\r\n", 1, 1), (gzip.compress, 2, 1)],
-    ids=["plain", "several line ends", "packed"],
-)
-def test_a_log_is_hashed_scanned_maybe_copied_and_read_by_duckdb_once(tmp_path, pack, scans, copies):
-    ingest_checked(tmp_path / "first", write_file(tmp_path / "small.csv", "user,item\na,x\n"))  # the late imports
-    rows = (b"%d,%d,%d\n" % (n * 48271 % 999_983, n * n % 9973, n % 5 + 1) for n in range(300_000))
-    text = b"user_id,item_id,rating\n" + b"".join(rows)
-    path, scanner = write_old(tmp_path / "log.csv", pack(text)), SourceScanner(OWN)
-    size = path.stat().st_size
-    assert scans <= count_read(lambda: [scanner.scan([path]) for _ in range(3)]) / size < scans + 0.4
-    whole = (scans + copies) * size + len(text)
-    assert 0.98 < count_read(lambda: ingest_checked(tmp_path / "home", path)) / whole < 1.2
-    assert count_read(lambda: [(os.utime(path), scanner.scan([path])) for _ in range(2)]) > 2 * scans * size
-
-
-@pytest.mark.parametrize("change", ["written", "written and dated back", "replaced"])
-def test_a_log_that_changes_between_check_and_stage_is_read_as_it_is(home, tmp_path, change):
-    path, scanner = write_old(tmp_path / "log.csv", GOOD), SourceScanner(OWN)
-    scanner.scan([path])
-    before = path.stat()
-    write_file(new := path.with_suffix(".new") if change == "replaced" else path, GOOD.replace(b"a", b"b"))
-    if change != "written":
-        os.utime(new, ns=(before.st_atime_ns, before.st_mtime_ns))
-    os.replace(new, path)
-    ingest(home, OWN, [path], "run", scanner=scanner)
-    query = "select user_id, sha256 from raw.events join operations.log_files using (file_id)"
-    assert query_rows(home, query) == [("b", hashlib.sha256(path.read_bytes()).hexdigest())]
-
-
 @pytest.mark.parametrize("change", [Path.unlink, lambda path: path.write_bytes(GOOD.replace(b"x", b"y"))])
 def test_a_log_that_changes_while_duckdb_reads_is_refused(change, home, tmp_path, monkeypatch):
     path, load_log = write_old(tmp_path / "log.csv", GOOD), load._load_log
@@ -104,7 +50,7 @@ def test_a_folder_a_pattern_and_files_by_name_are_the_same_and_one_named_twice_i
     paths = put_files(tmp_path / "logs", [b"1.csv", b"2.csv", b"[1].csv"], GOOD)
     write_file(tmp_path / "logs" / "notes.md", "no log")
     for sources in ([tmp_path / "logs"], [tmp_path / "logs" / "*.csv"], paths):
-        assert [log.location for log in SourceScanner(OWN).scan(sources)] == paths
+        assert [log.location for log in scan_logs(sources, OWN)] == paths
     assert [one.outcome for one in ingest(home, OWN, [paths[2], paths[2]], "run")] == ["new", "skipped"]
     assert count_events(home) == 2
 

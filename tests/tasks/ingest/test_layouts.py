@@ -24,7 +24,7 @@ from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.ingest.load import load_logs
 from oneclass.tasks.ingest.query import land_query
-from oneclass.tasks.ingest.sources import SourceScanner
+from oneclass.tasks.ingest.sources import scan_logs
 from oneclass.tasks.stores import warehouse
 from oneclass.tasks.stores.home import Home
 from tests.conftest import LIMITS, write_tables
@@ -256,7 +256,7 @@ def read(tmp_path: Path, connection: duckdb.DuckDBPyConnection) -> Callable[...,
         if dataset.source:
             land_query(home := Home(tmp_path, "mine", LIMITS), dataset, dataset.source)
             path = home.landing
-        logs = SourceScanner(dataset).scan([path])
+        logs = scan_logs([path], dataset)
         connection.begin()
         try:
             load_logs(connection, list(enumerate(logs, 1)), tmp_path, dataset)
