@@ -125,7 +125,8 @@ select
                     or (contains($header, chr(31) || lower(user_id) || chr(31)) and contains($header, chr(31) || lower(item_id) || chr(31)))
             else false
         end
-        and not ($is_damaged and contains(user_id || item_id, chr(65533))) as is_event,
+        and not ($is_damaged and contains(user_id || item_id, chr(65533)))
+        and not ($is_quoted and (contains(user_id, chr(10)) or contains(item_id, chr(10)))) as is_event,
     case
         when fault is not null then fault
         when contains($header, chr(31) || lower(user_id) || chr(31)) and contains($header, chr(31) || lower(item_id) || chr(31)) then 'is a header'
@@ -136,6 +137,7 @@ select
         when contains($missing, chr(31) || item_id || chr(31)) then format('names no item: {} stands for a missing id (missing_ids)', item_id)
         when strlen(user_id) > $longest_id then format('the user''s id is longer than {} bytes', $longest_id)
         when strlen(item_id) > $longest_id then format('the item''s id is longer than {} bytes', $longest_id)
+        when contains(user_id || item_id, chr(10)) then 'has an id of several lines: quotes do not pair'
         when value is null then 'value is not a number'
         when not isfinite(value) then 'value is not finite'
         when value < $low then format('value is below value_min = {:g} of the data set''s file', $low)

@@ -133,6 +133,7 @@ def _choose_conditions(log: LogFile, layout: Layout, dataset: Dataset) -> dict[s
         "missing": _join(dataset.missing_ids),
         "header": _join(header),
         "least": min(filter(None, (*dataset.missing_ids, *map(str.upper, header))), default="\U0010ffff"),
+        "is_quoted": layout.form == "delimited" and layout.is_quoted,
         "is_damaged": log.text is not None and (log.text.has_nul or not log.text.is_utf8),
     }
 

@@ -166,7 +166,7 @@ def to_utc(formats: Sequence[str], timezone: str) -> str:
         for scale in (1, 1_000, 1_000_000, 1_000_000_000)
     )
     day = localise("try_strptime(time, '%Y%m%d')", timezone)
-    naive = localise("try_cast(time as timestamp)", timezone)
+    naive = localise("try_cast(rtrim(time) as timestamp)", timezone)
     # DuckDB reads no blank before an offset.
     close_offset = r"regexp_replace(time, ' +([+-])(\d\d):?(\d\d)? *$', '\1\2\3')"
     # Seconds in ten digits, the common case, cheaply.

@@ -3,7 +3,6 @@
 The reader follows `docs/how-to/logs.md`, record by record; `benchmarks.fuzz_readers` compares.
 """
 
-import contextlib
 import csv
 import gzip
 import io
@@ -175,15 +174,17 @@ def build_case(rng: random.Random, layout: str, declared: dict, lines: list[str]
 
 
 NUMBER = re.compile(r"\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*", re.ASCII)
-DATE = re.compile(r"\s*([1-9]\d{3})[-/](\d\d?)[-/](\d\d?)(?:[ T]+(\d\d?):(\d\d?)(?::(\d\d?))?)?\s*", re.ASCII)
+DATE = re.compile(r"\s*([1-9]\d{3})[-/](\d\d?)[-/](\d\d?)(?:[ T]+(\d\d?):(\d\d?)(?::(\d\d?))?)? *", re.ASCII)
 MOVIE = re.compile(r"\s*([0-9]+)\s*:\s*", re.ASCII)
 BLANKS = " \t\u00a0\u200b\u2060\ufeff"
 BLANK_BEHIND_QUOTE = re.compile(r'(?<=") +(?=[,;|\n])')
 Event = tuple[str, str, float, float | None]
+TORN: Event = ("", "", math.nan, None)
+"""Stands where quotes do not pair; a reader may take more of the lines below for the same field."""
 
 
-def read_naively(case: Case) -> tuple[list[Event], int]:
-    """Read a case; returns the events and the number of rejected lines."""
+def read_naively(case: Case) -> tuple[list[Event], int, bool]:
+    """Read a case; returns the events, the number of rejected lines, and whether all quotes pair."""
     if case.table is not None:
         cells = (["" if cell is None else str(cell) for cell in row] for row in case.table[list(GOOD)[:3]].iter_rows())
         outcomes = [parse_event(case, dict(zip(GOOD, row, strict=False))) for row in cells]
@@ -194,7 +195,7 @@ def read_naively(case: Case) -> tuple[list[Event], int]:
         outcomes = list(reader.get(case.layout, read_adjacency)(case, lines))
         if text.encode() != case.text.removeprefix("\ufeff".encode()):
             outcomes = [None if one and "\ufffd" in one[0] + one[1] else one for one in outcomes]
-    return [one for one in outcomes if one], outcomes.count(None)
+    return [one for one in outcomes if one and one is not TORN], outcomes.count(None), TORN not in outcomes
 
 
 def read_delimited(case: Case, lines: list[str]) -> Iterator[Event | None]:
@@ -207,8 +208,10 @@ def read_delimited(case: Case, lines: list[str]) -> Iterator[Event | None]:
     while at < len(lines):
         fields, first = None, at
         if quoted:
-            with contextlib.suppress(csv.Error):
+            try:
                 fields = next(reader)
+            except csv.Error:
+                yield TORN
             at = reader.line_num
         else:
             fields, at = lines[at].split(delimiter), at + 1
@@ -229,7 +232,12 @@ def parse_event(case: Case, named: dict[str, str]) -> Event | None:
     value = float(text) if NUMBER.fullmatch(text) else math.nan
     in_range = math.isfinite(value) and (low is None or low <= value) and (high is None or value <= high)
     time = parse_time(named["time"]) if "time" in named else None
-    if {user, item} & {"", *case.dataset.missing_ids} or not in_range or ("time" in named and time is None):
+    if (
+        "\n" in user + item
+        or {user, item} & {"", *case.dataset.missing_ids}
+        or not in_range
+        or ("time" in named and time is None)
+    ):
         return None
     return user, item, value, time
 
@@ -263,7 +271,7 @@ def read_netflix(case: Case, lines: list[str]) -> Iterator[Event | None]:
             movie = match[1] if match else None
             yield from [] if match else [None]
         elif line.strip(" "):
-            is_rating = movie is not None and len(fields) == 3 and DATE.fullmatch(fields[2])
+            is_rating = movie is not None and len(fields) == 3 and DATE.fullmatch(fields[2]) and fields[2][-1:] != " "
             yield (
                 parse_event(case, dict(zip(("user", "value", "time"), fields, strict=False), item=movie))
                 if is_rating
