@@ -19,7 +19,7 @@ LATE_SECOND = 946_684_800
 """Where all times lie before 2000, numbers may count from another year, such as 2001."""
 FIRST_DATE, LAST_DATE = 1900_01_01, 2099_12_31
 MISSING = "1970-01-01"
-NUMBER = re.compile(r"\s*-?\d+(?:\.\d+)?\s*")
+NUMBER = re.compile(r"\s*-?\d+(?:\.\d+)?\s*", re.ASCII)
 NAIVE_ISO = r"\s*\d{4}([-/])\d{1,2}[-/]\d{1,2}([ T]+\d{1,2}:\d{1,2}(:\d{1,2}(\.\d+)?)?)?\s*"
 ZONED_ISO = (
     r"\s*\d{4}[-/]\d{1,2}[-/]\d{1,2}[ T]+\d{1,2}:\d{1,2}(:\d{1,2}(\.\d+)?)?\s*"

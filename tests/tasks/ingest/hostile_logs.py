@@ -174,7 +174,7 @@ def build_case(rng: random.Random, layout: str, declared: dict, lines: list[str]
 
 
 NUMBER = re.compile(r"\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*", re.ASCII)
-DATE = re.compile(r"\s*([1-9]\d{3})[-/](\d\d?)[-/](\d\d?)(?:[ T]+(\d\d?):(\d\d?)(?::(\d\d?))?)? *", re.ASCII)
+DATE = re.compile(r"[ \t\n\f\r]*([1-9]\d{3})[-/](\d\d?)[-/](\d\d?)(?:[ T]+(\d\d?):(\d\d?)(?::(\d\d?))?)? *", re.ASCII)
 MOVIE = re.compile(r"\s*([0-9]+)\s*:\s*", re.ASCII)
 BLANKS = " \t\u00a0\u200b\u2060\ufeff"
 BLANK_BEHIND_QUOTE = re.compile(r'(?<=") +(?=[,;|\n])')
