@@ -291,6 +291,9 @@ SECTIONS: dict[str, type[BaseModel]] = {
 
 
 FORMER_KEYS = {
+    "fields": "name the columns of a file without a header by their numbers, such as columns.user = 1",
+    "item_separator": "write `unnest(string_split(COLUMN, SEPARATOR))` in a query under [source]",
+    "columns.clock": 'name both columns in columns.time, such as ["DATE", "CLOCK"]',
     "source.high_water_mark": "write `where COLUMN >= {since}` in the query, with its column of times",
     "source.overlap": "write `where COLUMN >= {since}::timestamp - interval '1 day'` in the query",
     "source.key": "rows equal to landed ones are left out: let the query select columns that stay as they are",

@@ -18,7 +18,7 @@ KNOWN_NAMES: dict[str, tuple[str, ...]] = {
     "value": ("value", "rating", "stars", "score", "overall", "count", "weight", "quantity", "qty", "plays",
               "play_count", "playcount", "menge", "anzahl", "bewertung", "quantite", "cantidad"),
     "time": ("timestamp", "time", "date", "datetime", "date_time", "occurred_at", "ordered_at", "created_at",
-             "event_time", "unixreviewtime", "datum", "zeitstempel", "fecha"),
+             "event_time", "unixreviewtime", "datum", "bestelldatum", "belegdatum", "zeitstempel", "fecha"),
     "event": ("event", "event_type", "event_name", "action", "action_type", "behavior", "behavior_type",
               "interaction"),
 }  # fmt: skip

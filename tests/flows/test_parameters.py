@@ -35,10 +35,13 @@ FLOWS = {
     TuneParameters: tune_flow,
 }
 FULL = {
+    "value": "stars",
+    "time": ["day", "clock"],
+    "event": "kind",
     "libraries": ["libraries/ml-1m.json"],
     "dataset": "ml-1m",
     "home": "a b",
-    "write": True,
+    "write": "shop",
     "config": ["one.toml", "two.toml"],
     "settings": {"binarize.threshold": 4, "split.scheme": "liang2018", "mrf_dense.centred": False},
     "seed": 7,
@@ -115,10 +118,14 @@ def test_prefect_shows_what_is_trained_before_the_cluster_and_lists_the_values()
     assert shown["protocols"]["items"]["enum"] == list(PROTOCOLS)
 
 
+COLUMNS = {"user": "who", "item": "7"}
+"""Of logs, where other commands mean ids."""
+
+
 @pytest.mark.parametrize("name", commands.COMMANDS)
 def test_a_command_line_gives_the_parameters_and_can_be_spelt_again(name):
     kind = commands.COMMANDS[name].parameters
-    given = kind(**{name: FULL[name] for name in kind.model_fields})
+    given = kind(**{name: FULL[name] for name in kind.model_fields} | (COLUMNS if "event" in kind.model_fields else {}))
     words = shlex.split(cli.to_command_line("flows.any", given))[3:]
     assert cli.parse_parameters(kind, commands.build_parser(name).parse_args(words)) == given
 
