@@ -31,9 +31,9 @@ where trim(line, ' ' || chr(9)) <> ''
 -- name: parquet
 -- One row per row of a Parquet log: its columns by their roles.
 select
-    {row_number} as line_number, {line} as line, null::varchar as fault,
+    null::bigint as line_number, {line} as line, null::varchar as fault,
     {user} as user_id, {item} as item_id, {value} as value, {time} as time, {event} as event
-from read_parquet({path}, file_row_number = {numbered}, hive_partitioning = false) as log
+from read_parquet({path}, hive_partitioning = false) as log
 
 -- name: netflix
 -- One row per line of a Netflix Prize log that is no header, `user,stars,date`, under the header `MOVIE:` above it. The line

@@ -192,15 +192,9 @@ def _name_columns(log: LogFile, layout: Layout, path: Path, *, with_line: bool) 
         roles = {role: f"if(json_valid(line), json_extract_string(line, {one}), null)" for role, one in paths.items()}
         return sql.statement("ingest/json", relation=relation, **_name_roles(roles))
     if layout.form == "parquet":
-        has_own = any(name.lower() == "file_row_number" for name in layout.names)  # which the reader refuses
-        return sql.statement(
-            "ingest/parquet",
-            line="to_json(log)::varchar" if with_line else "null::varchar",
-            row_number="row_number() over ()" if has_own else "file_row_number + 1",
-            numbered=str(not has_own).lower(),
-            **sizes,
-            **_name_roles({role: as_text(str(name)) for role, name in layout.columns}),
-        )
+        line = "to_json(log)::varchar" if with_line else "null::varchar"
+        roles = _name_roles({role: as_text(str(name)) for role, name in layout.columns})
+        return sql.statement("ingest/parquet", line=line, **sizes, **roles)
     return sql.statement("ingest/adjacency", relation=relation, counted=str(layout.form != "adjacency").lower())
 
 

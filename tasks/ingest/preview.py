@@ -159,15 +159,10 @@ def _name_columns(layout: Layout) -> dict[str, str]:
 
 
 def _describe_layout(path: str, layout: Layout) -> str:
-    forms = {
-        "netflix": "Netflix Prize: ratings under MOVIE: headers",
-        "json": "JSON",
-        "parquet": "Parquet",
-        "adjacency": "adjacency list: a user and the items",
-        "counted_adjacency": "adjacency list: a count and the items, line n is user n",
-        "delimited": f"delimited by {layout.delimiter!r}, {'with' if layout.names else 'without'} a header",
-    }
+    form = layout.form.replace("_", " ")
+    if layout.form == "delimited":
+        form = f"delimited by {layout.delimiter!r}, {'with' if layout.names else 'without'} a header"
     named = _name_columns(layout) or {role: f"field {at}" for role, at in layout.columns}
     times = [f"times as {layout.time_formats[-1]}"] if layout.time_formats else []
     columns = [f"{role:<6} <- {name}" for role, name in named.items()]
-    return "\n    ".join([f"{path}: {forms[layout.form]}", *columns, *layout.doubts, *times])
+    return "\n    ".join([f"{path}: {form}", *columns, *layout.doubts, *times])

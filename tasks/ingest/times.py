@@ -26,7 +26,6 @@ ZONED_ISO = (
     r"([+-]\d\d(:?\d\d)?|[A-Za-z]+(/[A-Za-z_]+)*([+-]\d+)?)\s*"
 )
 ISO = re.compile(rf"(?!.*[AaPp][Mm]\s*$)(({NAIVE_ISO})|({ZONED_ISO}))")  # am and pm are no zones
-CLOCK = re.compile(r"\s*\d{1,2}:\d\d(:\d\d(\.\d+)?)?\s*([AaPp]\.?[Mm]\.?)?\s*")
 DATE = re.compile(
     r"\s*(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|(19|20)\d{6}|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4}"
     r"|\d{1,2}[- ][A-Za-z]{3,9}[- ]\d{2,4})([ T,].*)?"
@@ -62,17 +61,9 @@ def detect_time_formats(label: str, times: Sequence[str], dataset: Dataset) -> t
     """
     declared = [dataset.time_format] if isinstance(dataset.time_format, str) else list(dataset.time_format)
     filled = [time for time in times if time.strip() and time.strip() not in dataset.missing_ids]
-    leave_out = "or leave the times out: --time -"
-    if times and not filled:
-        raise InputError(f"{label}: its times are empty. Name another column of times, {leave_out}.")
     if declared:
         has_clock = declared[0] in TIME_UNITS or any("%H" in text or "%I" in text for text in declared)
         return tuple(declared) if has_clock or len(declared) > 1 else _with_clocks(declared[0])
-    if _most_match(CLOCK, filled):
-        raise InputError(
-            f"{label}: its times are times of day without a date, such as {filled[0].strip()!r}. Name the column of "
-            f"the date before it, as in --time DATE CLOCK, {leave_out}."
-        )
     numbers = [float(time) for time in filled if NUMBER.fullmatch(time)]
     if len(numbers) > MIN_MATCH * len(filled):
         if sum(map(_is_certain, numbers)) < MIN_MATCH * len(numbers):
@@ -80,7 +71,7 @@ def detect_time_formats(label: str, times: Sequence[str], dataset: Dataset) -> t
                 f"{label}: its times are numbers from {min(numbers):g} to {max(numbers):g}, which may be years, days "
                 "of Excel, ticks since another year than 1970, or steps. State it in the data set's file:\n\n"
                 f'time_format = "s"    # or {", ".join(TIME_UNITS)}, or a format of strptime, such as "%Y"\n\n'
-                f"convert them by a query, {leave_out}."
+                "convert them by a query, or leave them out: --time -"
             )
         return ()
     if not filled or sum(ISO.fullmatch(time) is not None for time in filled) >= MIN_MATCH * len(filled):
