@@ -2,11 +2,12 @@
 
     python -m benchmarks.stages [--lines 5000000] [--threads 1] [--repeats 3]
 
-Draws a log of MovieLens' columns. `bare` is `create table as select * from read_csv(...)`, with types that DuckDB
-chooses and with ids as text, as `raw.events` has them. The other bare statements number users and items by their first
-like, add up the likes of each pair, and hold out a fifth of the users and one edge of every user by hashes; they check
-nothing. The stages are measured whole, with their contracts, after a small run that loads and compiles what they need.
-Prints the least wall and CPU seconds of the repeats and the ratio of CPU seconds. For a small run: `--lines 50000`.
+Draws a log of MovieLens' columns, and one of Netflix' format (`films`) for ingest. `bare` is `create table as select *
+from read_csv(...)`, with types that DuckDB chooses and with ids as text, as `raw.events` has them. The other bare
+statements number users and items by their first like, add up the likes of each pair, and hold out a fifth of the users
+and one edge of every user by hashes; they check nothing. The stages are measured whole, with their contracts, after a
+small run that loads and compiles what they need. Prints the least wall and CPU seconds of the repeats and the ratio of
+CPU seconds. For a small run: `--lines 50000`.
 """
 
 import argparse
@@ -35,6 +36,15 @@ copy (
         ((random() * 9)::int + 1) / 2.0 as rating, 1000000000 + (random() * 400000000)::int as timestamp
     from range({lines}) as t(i) order by i
 ) to '{path}' (header)
+"""
+NETFLIX = """
+copy (
+    select if(
+        i % 5600 = 0, (i // 5600 + 1) || ':',
+        (i * 7919 % 480189) || ',' || (i % 5 + 1) || ',2004-0' || (i % 9 + 1) || '-' || (i % 18 + 10)
+    ) as line
+    from range({lines}) as t(i) order by i
+) to '{path}' (header false, quote '', delimiter '|')
 """
 READ = "create or replace table bare as select * from read_csv('{path}'{types})"
 IDS_AS_TEXT = ", types = {'userId': 'VARCHAR', 'movieId': 'VARCHAR'}"
@@ -69,10 +79,10 @@ def main() -> None:
     logging.disable(logging.INFO)
     limits, number = Limits(threads=options.threads, memory=4 << 30), 0
 
-    def run_ingest(home: Home, path: Path) -> None:
+    def run_ingest(home: Home, path: Path, dataset: str = DATASET) -> None:
         shutil.rmtree(home.folder, ignore_errors=True)
         path.touch()  # otherwise a repeat would take over the results of the one before
-        ingest(home, datasets.load_dataset(DATASET, home.root), [path], RUN)
+        ingest(home, datasets.load_dataset(dataset, home.root), [path], RUN)
 
     def run_binarize(home: Home) -> None:
         nonlocal number  # another threshold each time, as an unchanged stage is not run again
@@ -95,9 +105,14 @@ def main() -> None:
             for stage, work in (("ingest", partial(run_ingest, home, path)), ("binarize", partial(run_binarize, home)),
                                 ("split", partial(run_split, home))):  # fmt: skip
                 of_stages[stage] = time_call(work, repeats)
+        films = Home(Path(name) / "films", "netflix", limits)
+        films.root.mkdir()
+        connection.execute(NETFLIX.format(lines=options.lines, path=(log := films.root / "combined_data_1.txt")))
+        of_stages["films"] = time_call(partial(run_ingest, films, log, "netflix"), options.repeats)
         connection.execute(f"attach '{homes[1].warehouse}' as home (read_only)")
         bare = [("ingest", "bare read", READ.format(path=path, types="")),
                 ("ingest", "bare read, ids as text", READ.format(path=path, types=IDS_AS_TEXT)),
+                ("films", "bare read", READ.format(path=log, types=", null_padding = true, header = false")),
                 ("binarize", "bare edges", EDGES), ("split", "bare splits", SPLITS)]  # fmt: skip
         print(f"{options.lines:,} lines, {path.stat().st_size >> 20} MB, {options.threads} threads\n")
         print_head(["stage", "s", "CPU s", "against", "CPU s", "times"])
