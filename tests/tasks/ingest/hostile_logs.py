@@ -81,7 +81,10 @@ def draw_delimited(rng: random.Random, *, has_header: bool) -> Case:
     lines = [join_fields(row) for row in rows]
     if rng.random() < 0.3:
         field = "\n".join(rng.choice(["x", *lines]) for _ in range(rng.choice((2, 2, 3))))
-        lines.insert(rng.randrange(len(lines) + 1), join_fields(["a", field, "5", "2004-01-01", ""][: len(columns)]))
+        lines.insert(
+            rng.randrange(len(lines) + 1),
+            join_fields([GOOD[columns[0]], field, *(GOOD[column] for column in columns[2:])]),
+        )
     good = delimiter.join(GOOD[column] for column in columns)
     lines = [*([] if has_header else [good]), *lines, *[good] * (len(lines) + 3)]  # most lines show the format
     places = {column: str(at) for at, column in enumerate(columns, 1) if column != "note"}
@@ -270,7 +273,7 @@ def read_netflix(case: Case, lines: list[str]) -> Iterator[Event | None]:
             match = MOVIE.fullmatch(line)
             movie = match[1] if match else None
             yield from [] if match else [None]
-        elif line.strip(" "):
+        elif not re.fullmatch(" *,*", line):
             is_rating = movie is not None and len(fields) == 3 and DATE.fullmatch(fields[2]) and fields[2][-1:] != " "
             yield (
                 parse_event(case, dict(zip(("user", "value", "time"), fields, strict=False), item=movie))

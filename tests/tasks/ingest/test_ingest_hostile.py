@@ -54,7 +54,7 @@ def test_a_quoted_field_of_several_lines_makes_one_event_and_no_phantoms(home, t
     assert [reason for _, reason in rejects] == ["quotes do not pair"] * spoilt
 
 
-@pytest.mark.parametrize("bad", ["9,4,2004-0:1-01", "12:ab", "ab:", "\n,\n"])
+@pytest.mark.parametrize("bad", ["9,4,2004-0:1-01", "12:ab", "ab:", "\n,,2004-01-01\n"])
 def test_a_bad_line_of_the_netflix_format_is_rejected(home, tmp_path, bad):
     events, rejects = read_content(home, tmp_path / "log", f"7:\n10,5,2004-01-01\n11,5,2004-01-01\n{bad}\n")
     assert (len(events), len(rejects)) == (2, 1)
