@@ -211,6 +211,22 @@ def list_own_datasets(root: Path) -> list[str]:
     return sorted({*folders, *(file.stem for file in (root / "datasets").glob("*.toml"))})
 
 
+def read_declaration(name: str, root: Path) -> tuple[Path, dict[str, Any]]:
+    """Return the file of a data set, the user's own or the built-in one, and what it declares; nothing if it is absent.
+
+    Raises:
+        InputError: the file is unreadable.
+    """
+    own = root / "datasets" / f"{name}.toml"
+    path = own if own.is_file() else Path(str(files(__name__).joinpath(f"{name}.toml")))
+    try:
+        return path, tomllib.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror}).") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: is not TOML: {error}.") from error
+
+
 def load_dataset(
     name: str,
     root: Path,
@@ -245,18 +261,7 @@ def load_dataset(
             f"data set {name}: unknown.{hint} Known: {', '.join(known)}. "
             f"Your own belongs in {root / 'datasets' / f'{name}.toml'}."
         )
-    own = root / "datasets" / f"{name}.toml"
-    path = own if own.is_file() else Path(str(files(__name__).joinpath(f"{name}.toml")))
-    return _read_dataset(path, name, columns or {})
-
-
-def _read_dataset(path: Path, name: str, columns: Mapping[str, str | Sequence[str]]) -> Dataset:
-    try:
-        declared = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror}).") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: is not TOML: {error}.") from error
+    path, declared = read_declaration(name, root)
     if columns:
         declared["columns"] = {**declared.get("columns", {}), **columns}
     dataset = _validate(path, {"name": name, **declared})

@@ -2,9 +2,10 @@
 
 import json
 import tempfile
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import polars as pl
@@ -16,7 +17,7 @@ from oneclass.tasks.binarize import funnel
 from oneclass.tasks.binarize.funnel import FunnelStep
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import rewrite_interactions
-from oneclass.tasks.datasets import Dataset
+from oneclass.tasks.datasets import Dataset, read_declaration
 from oneclass.tasks.datasets.columns import ROLES
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.ingest.columns import UnknownColumns
@@ -56,7 +57,7 @@ def inspect_logs(root: Path, dataset: Dataset, sources: Sequence[str], *, write:
             alike = dataset.model_copy(update={"columns": dataset.columns.model_copy(update={"event": ()})})
             shown, layout = _describe_logs(alike, paths, Path(name))
             shown, kinds = f"{shown}\n\nA run would refuse this: {error}", error.__cause__.kinds
-    toml = format_toml(dataset, layout, kinds)
+    toml = format_toml({"title": dataset.title, **read_declaration(dataset.name, root)[1]}, layout, kinds)
     if not write:
         return f"{shown}\n\nThe data set's file, which --write {dataset.name} writes:\n\n{toml}"
     path = root / "datasets" / f"{dataset.name}.toml"
@@ -129,14 +130,14 @@ def count_steps(connection: duckdb.DuckDBPyConnection, dataset: Dataset) -> list
     return [*funnel.count_event_steps(connection, settings), *rewrite_interactions(connection, settings, None, None)[1]]
 
 
-def format_toml(dataset: Dataset, layout: Layout, kinds: Sequence[str]) -> str:
-    """Format the data set's file, with the columns of a log filled in.
+def format_toml(declared: Mapping[str, Any], layout: Layout, kinds: Sequence[str]) -> str:
+    """Format a data set's file, with the columns of a log filled in.
 
     Args:
+        declared: what it has so far.
         kinds: of events, whose weights are for a person to state.
     """
-    given = dataset.model_dump(mode="json", exclude_defaults=True, exclude={"name", "columns"})
-    given |= {"title": dataset.title, "binarize": {"threshold": 1.0, **dataset.binarize}}
+    given = {**declared, "binarize": {"threshold": 1.0, **declared.get("binarize", {})}}
     if len(layout.time_formats) == 1:
         given["time_format"] = layout.time_formats[0]
     columns = {role: [name] for role, name in _name_columns(layout).items()}
