@@ -16,6 +16,7 @@ import random
 import tempfile
 import time
 from collections import Counter, namedtuple
+from dataclasses import replace
 from pathlib import Path
 
 import duckdb
@@ -80,14 +81,16 @@ def find_difference(case: Case, outcome: tuple[list, int] | str) -> str:
     if isinstance(outcome, str):
         is_empty = not case.text.strip() or read_naively(case)[:2] == ([], 0)
         is_no_log = case.table is None and (is_empty or case.text.count(0) > len(case.text) // 10)
-        may_be_refused = case.is_unreadable or is_no_log
+        may_be_refused = case.is_unreadable or is_no_log or not read_naively(case)[2]
         return "" if may_be_refused and "does not name" not in outcome else f"refused: {outcome[:300]}"
     if case.is_unreadable:
         return "read, although it is cut short or holds a NUL"
     (expected, rejects, is_whole), (events, rejected) = read_naively(case), outcome
-    if not is_whole and rejected:  # a field may go on
-        left = iter(expected)
-        expected, rejects = [one for one in events if one in left], rejected
+    if not is_whole and rejected:  # a quoted field may go on, or not
+        forms = itertools.product(("delimited", "unquoted"), case.text.splitlines())
+        lines = (read_naively(replace(case, layout=layout, text=line))[0] for layout, line in forms)
+        known = {*expected, *itertools.chain(*lines)}
+        expected, rejects = [one for one in events if one in known], rejected
     if expected != events:
         missing = [one for one in expected if one not in events][:2]
         return f"events: missing {missing}, not expected {[one for one in events if one not in expected][:2]}"

@@ -53,7 +53,7 @@ from (
         )) over (rows unbounded preceding) as movie
     from (select *, row_number() over () + {skip} as line_number from {relation})
 )
-where c2 is not null or not regexp_full_match(c1, '\s*(\d{1,9}\s*:\s*)?')
+where c2 is not null or c3 is not null or not regexp_full_match(c1, '\s*(\d{1,9}\s*:\s*)?')
 
 -- name: adjacency
 -- One row per item of a line `user item item ...`, or `count item item ...` of the user that is the line's number; and one

@@ -44,7 +44,7 @@ class Case:
     """An input: its bytes, and what the naive reader needs.
 
     Attributes:
-        layout: header, delimited, netflix, adjacency, counted_adjacency or parquet.
+        layout: header, delimited, unquoted, netflix, adjacency, counted_adjacency or parquet.
         columns: roles of the columns of a delimited log.
         text: bytes of the log before compression; empty for Parquet.
         table: rows of a Parquet log.
@@ -194,8 +194,8 @@ def read_naively(case: Case) -> tuple[list[Event], int, bool]:
     else:
         text = case.text.decode("utf-8", errors="replace").removeprefix("\ufeff").replace("\0", "\ufffd")
         lines = re.split(r"\r\n|\r|\n", text)
-        reader = {"netflix": read_netflix, "header": read_delimited, "delimited": read_delimited}
-        outcomes = list(reader.get(case.layout, read_adjacency)(case, lines))
+        reader = read_adjacency if "adjacency" in case.layout else read_delimited
+        outcomes = list((read_netflix if case.layout == "netflix" else reader)(case, lines))
         if text.encode() != case.text.removeprefix("\ufeff".encode()):
             outcomes = [None if one and "\ufffd" in one[0] + one[1] else one for one in outcomes]
     return [one for one in outcomes if one and one is not TORN], outcomes.count(None), TORN not in outcomes
@@ -203,7 +203,8 @@ def read_naively(case: Case) -> tuple[list[Event], int, bool]:
 
 def read_delimited(case: Case, lines: list[str]) -> Iterator[Event | None]:
     """Read records as RFC 4180 has them; each line of a record that is none is a reject."""
-    delimiter, quoted = case.dataset.delimiter, case.dataset.delimiter in (",", ";", "|")
+    delimiter = case.dataset.delimiter
+    quoted = delimiter in (",", ";", "|") and case.layout != "unquoted"
     text = "\n".join(lines)
     lines = BLANK_BEHIND_QUOTE.sub("", text).split("\n") if quoted else lines
     reader = csv.reader((f"{line}\n" for line in lines), delimiter=delimiter[0], strict=True, skipinitialspace=True)
@@ -269,11 +270,12 @@ def read_netflix(case: Case, lines: list[str]) -> Iterator[Event | None]:
     movie = None
     for line in lines:
         fields = line.split(",")
+        fields = fields[:3] if not any(fields[3:]) else fields
         if ":" in line and len(fields) == 1:
             match = MOVIE.fullmatch(line)
             movie = match[1] if match else None
             yield from [] if match else [None]
-        elif not re.fullmatch(" *,*", line):
+        elif not re.fullmatch(r"\s*,*", line):
             is_rating = movie is not None and len(fields) == 3 and DATE.fullmatch(fields[2]) and fields[2][-1:] != " "
             yield (
                 parse_event(case, dict(zip(("user", "value", "time"), fields, strict=False), item=movie))
