@@ -16,7 +16,7 @@ from oneclass.tasks.ingest.landing import IngestSettings
 from oneclass.tasks.ingest.stage import ingest
 from oneclass.tasks.stores import runs, warehouse
 from tests.conftest import query_rows
-from tests.tasks.ingest.test_ingest_stage import write_csv
+from tests.tasks.ingest.conftest import write_csv
 from tests.tasks.simulated_shop import FAULTS, FIRST_DAY, Shop, compute_run_time
 
 NIGHTS = 40

@@ -24,11 +24,22 @@ def home(home: Home) -> Home:
     return home
 
 
+@pytest.fixture
+def dataset(tmp_path: Path) -> Dataset:
+    """MovieLens 1M, which knows ratings from 1 to 5."""
+    return datasets.load_dataset("ml-1m", tmp_path)
+
+
 def write_file(path: Path, content: str | bytes) -> Path:
     """Write a file below folders that may not exist."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     return path
+
+
+def write_csv(path: Path, *rows: str) -> Path:
+    """Write ratings below a header."""
+    return write_file(path, "\n".join(["user_id,item_id,rating", *rows]) + "\n")
 
 
 def count_events(home: Home) -> int:

@@ -1,42 +1,28 @@
-"""The landing folder: quarantined files, ingested files, and files that are never read."""
+"""The landing folder: files set aside, ingested files, files never read, and names that no folder should have."""
 
 import gzip
+import os
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from oneclass.data_contracts import ContractBroken
-from oneclass.tasks import datasets
 from oneclass.tasks.datasets import Dataset
-from oneclass.tasks.errors import InputError
-from oneclass.tasks.ingest import landing, sources, stage
-from oneclass.tasks.ingest.landing import FileRefused, IngestSettings
+from oneclass.tasks.errors import InputError, OneclassError
+from oneclass.tasks.ingest import landing, load, sources
+from oneclass.tasks.ingest.landing import IngestSettings
 from oneclass.tasks.ingest.stage import ingest
-from oneclass.tasks.report.warnings import collect_warnings
 from oneclass.tasks.run_summary import describe_success
-from oneclass.tasks.stores import runs, warehouse
+from oneclass.tasks.stores import runs
 from oneclass.tasks.stores.home import Home
 from tests.conftest import query_rows
-from tests.tasks.ingest.conftest import count_events, list_set_aside
-from tests.tasks.ingest.test_ingest_stage import write_csv
-
-pytestmark = pytest.mark.slow
+from tests.tasks.ingest.conftest import count_events, list_set_aside, write_csv, write_file
 
 MOVE = IngestSettings(keep_files="move")
 USERS = "select user_id from raw.events order by 1"
 UNREADABLE = gzip.compress(b"user_id,item_id,rating\na,x,5\n")[:-9]
-BAD = {
-    "unreadable": (UNREADABLE, "Compressed file ended before the end"),
-    "other columns": (b"a,b\n1,2\n", "Which column is the user and which the item?"),
-    "broken lines": (b"user_id,item_id,rating\na,x,5\nbroken\n", "line 3: 1 fields instead of 3. In all 1 of 2"),
-    "other bytes": (b"user_id,item_id,rating\n" + b"M\xfcller,K\xe4se,5\n" * 9, 'encoding = "windows-125'),
-    "out of range": (b"user_id,item_id,rating\na,x,5\na,y,-7\n", "line 3: value is below value_min = 1"),
-}
-
-
-@pytest.fixture
-def dataset(tmp_path: Path) -> Dataset:
-    return datasets.load_dataset("ml-1m", tmp_path)
+BROKEN = b"user_id,item_id,rating\na,x,5\nbroken\n"
 
 
 def list_files(folder: Path) -> set[str]:
@@ -50,45 +36,48 @@ def run_night(home: Home, dataset: Dataset, run_id: str) -> str:
     return describe_success(home, run_id, report="").state
 
 
-@pytest.mark.parametrize("name", BAD)
-def test_a_bad_file_is_set_aside_and_the_others_go_in(home, dataset, caplog, name):
-    content, why = BAD[name]
-    write_csv(home.landing / "ratings-1.csv", *[f"u{n},x,5" for n in range(9)])
-    (bad := home.landing / "may" / "ratings-2.csv").parent.mkdir()
-    bad.write_bytes(content)
-    ingest(home, dataset, [], "run-1")
-    assert (list_set_aside(home, "run-1"), count_events(home)) == ([str(bad)], 9)
-    aside = home.landing / "quarantine" / "may" / "ratings-2.csv"
-    note = aside.with_name("ratings-2.csv.why.txt").read_text()
-    assert aside.read_bytes() == content and not bad.exists()
-    assert why in note and str(bad) in note and "put it back" in note and f"{bad}: set aside" in caplog.text
-    if "lines" in name or "range" in name:
-        assert "max_reject_share = 0.01" in note
-    assert query_rows(home, "select name, outcome from operations.arrivals order by all") == [
-        ("may/ratings-2.csv", "set aside"), ("ratings-1.csv", "new")
-    ]  # fmt: skip
-    write_csv(bad, "b,x,5")
-    assert [one.outcome for one in ingest(home, dataset, [], "run-2")] == ["new", "skipped"]
+def write_damaged_parquet(path: Path) -> bytes:
+    """Write Parquet whose first rows can be read, but not the others."""
+    users = [f"u{n}" for n in range(99_999)]
+    pl.DataFrame({"user": users, "sku": "x", "event": "view"}).write_parquet(path, row_group_size=9_999)
+    content = path.read_bytes()
+    return content[: len(content) // 2] + b"\xff" * 9_999 + content[len(content) // 2 + 9_999 :]
 
 
-def test_files_that_fail_while_they_are_loaded_are_set_aside_one_by_one(home, dataset, monkeypatch):
-    for number in range(5):
-        write_csv(home.landing / f"ratings-{number}.csv", f"u{number},x,5")
-    load = stage.load_logs
-
-    def fail_on_odd(connection, files, *more):
-        load(connection, files, *more)
-        for _, log in files:
-            with landing.refuse_unreadable(log.location):
-                assert int(log.location.stem[-1]) % 2 == 0, "an odd number"
-
-    monkeypatch.setattr(stage, "load_logs", fail_on_odd)
-    ingest(home, dataset, [], "run-1")
-    assert [Path(path).name for path in list_set_aside(home, "run-1")] == ["ratings-1.csv", "ratings-3.csv"]
-    assert query_rows(home, USERS) == [("u0",), ("u2",), ("u4",)]
-    assert "AssertionError: an odd number" in (home.landing / "quarantine" / "ratings-3.csv.why.txt").read_text()
-    with pytest.raises(FileRefused, match="ratings-1.csv: cannot be read"):
-        ingest(home, dataset, [write_csv(home.root / "ratings-1.csv", "b,x,5")], "run-2")
+def test_whatever_a_file_of_a_night_does_the_others_are_read(home, tmp_path, caplog):
+    header, damaged = "user,sku,event\n", write_damaged_parquet(tmp_path / "whole.parquet")
+    bad = {
+        "may/cut.csv": (gzip.compress(header.encode())[:-9], "Compressed file ended before the end"),
+        "names.csv": ("a,b\n1,2\n", "Which column is the user and which the item?"),
+        "kindless.csv": ("user,sku\nb,y\n", "Which column is the kind of event?"),
+        "lines.csv": (f"{header}a,x,view\nbroken\n", "line 3: 1 fields instead of 3. In all 1 of 2"),
+        "range.csv": ("user,sku,event,value\na,x,view,5\na,y,view,-7\n", "line 3: value is below value_min = 1"),
+        "bytes.csv": (header.encode() + b"M\xfcller,K\xe4se,view\n" * 9, 'encoding = "windows-125'),
+        "order.csv": (f"{header}b,y,view\nsku,user,event\ny,b,view\n", "line 3: is another header"),
+        "deep.json": (f'{{"user": {"[" * 200_000}{"]" * 200_000}, "sku": "x"}}\n', "RecursionError"),
+        "u.data": ("1\t2\t3\t881250949\n" * 3, "without a header"),
+        "date=2025-03-01/part.csv": (f"{header}b,y,view\n", "which only a query reads"),
+        "out/part-1.csv": ("", "is empty"),
+        "empty.parquet": (b"PAR1", "is not a complete Parquet file"),
+        "one.parquet": (damaged, "cannot be read"),
+        "two.parquet": (damaged.replace(b"\xff" * 9, b"\xfe" * 9), "cannot be read"),
+    }
+    good = {"a.csv": f"{header}a,x,view\n", "out/part-0.csv": header, "_SUCCESS": "", "_log/0": "{"}
+    for name, content in ({name: content for name, (content, _) in bad.items()} | good).items():
+        write_file(home.landing / name, content)
+    own = Dataset.model_validate({"name": "own", "events": {"view": 1}, "value_min": 1})
+    ingest(home, own, [], "run-1")
+    assert query_rows(home, "select user_id, item_id from raw.events") == [("a", "x")]
+    assert list_set_aside(home, "run-1") == sorted(str(home.landing / name) for name in bad)
+    for name, (content, why) in bad.items():
+        aside = home.landing / "quarantine" / name
+        note = aside.with_name(f"{aside.name}.why.txt").read_text()
+        assert aside.read_bytes() == (content.encode() if isinstance(content, str) else content)
+        assert why in note and str(home.landing / name) in note.split("Why: ")[1] and "put it back" in note
+        assert f"{home.landing / name}: set aside" in caplog.text
+    assert all((home.landing / name).exists() for name in good)
+    write_file(home.landing / "lines.csv", f"{header}b,x,view\n")
+    assert "new" in [one.outcome for one in ingest(home, own, [], "run-2")] and count_events(home) == 2
 
 
 @pytest.mark.parametrize("error", [MemoryError(), OSError(28, "No space left on device"), KeyboardInterrupt()])
@@ -97,39 +86,28 @@ def test_a_file_is_not_refused_for_what_is_not_its_fault(tmp_path, error):
         raise error
 
 
+@pytest.mark.slow
 def test_every_night_tells_of_files_that_are_not_read_until_they_are_gone(home, dataset):
-    write_csv(home.landing / "ratings-1.csv", "a,x,5")
+    for name in ("ratings-1.csv", "ratings-2.csv"):
+        write_csv(home.landing / name, f"{name},x,5")
     assert run_night(home, dataset, "run-0") != "files unread"
     write_csv(home.landing / "orders-2.csv", "b,x,5")
-    (home.landing / "ratings-2.csv").write_bytes(UNREADABLE)
+    write_csv(home.landing / "ratings-1.csv", "a,x,5", "b,x,5", "b,y,5")
+    write_csv(home.landing / "ratings-2.csv", "broken", "b,x,5")
     for run_id in ("run-1", "run-2"):
         assert run_night(home, dataset, run_id) == "files unread"
-        with warehouse.open_warehouse(home, read_only=True) as connection:
-            unread = warehouse.select(connection, "report/unread_files", run_id=run_id).to_dicts()
-        warning, _ = collect_warnings({"events": 1, "rejects": 0}, {}, unread=unread)
-        assert warning.severe and "Not read: orders-2.csv: its name matches none of the patterns" in warning.text
         text = describe_success(home, run_id, report="").text
-        assert "Not read: orders-2.csv: its name matches" in text and "Not read: ratings-2.csv: " in text
+        assert "2 new files, 1 of them changed with 4 events" in text
+        assert "Not read: orders-2.csv: its name matches none of the patterns" in text
+        assert "Not read: ratings-2.csv: " in text
+        assert query_rows(home, USERS) == [("a",), ("b",), ("b",), ("ratings-2.csv",)]
     for path in [home.landing / "orders-2.csv", *(home.landing / "quarantine").iterdir()]:
         path.unlink()
     assert run_night(home, dataset, "run-3") != "files unread"
 
 
-def test_a_changed_file_that_is_bad_leaves_what_was_read_before(home, dataset):
-    good, bad = (write_csv(home.landing / name, f"{name},x,5") for name in ("ratings.csv", "ratings-2.csv"))
-    run_night(home, dataset, "run-1")
-    write_csv(good, "a,x,5", "b,x,5", "b,y,5")
-    write_csv(bad, "broken", "b,x,5")
-    run_night(home, dataset, "run-2")
-    assert query_rows(home, f"select distinct {USERS[7:]}") == [("a",), ("b",), ("ratings-2.csv",)]
-    texts = [describe_success(home, run_id, report="").text for run_id in ("run-1", "run-2")]
-    assert "of them changed" not in texts[0] and "2 new files, 1 of them changed with 4 events" in texts[1]
-    assert "Not read: ratings-2.csv: " in texts[1] and "line 2: 1 fields" in texts[1]
-
-
 def test_where_no_file_is_left_and_nothing_is_there_the_run_stops(home, dataset):
-    (home.landing / "deep").mkdir(parents=True)
-    (home.landing / "deep" / "ratings.csv").write_bytes(UNREADABLE)
+    write_file(home.landing / "deep" / "ratings.csv", UNREADABLE)
     with pytest.raises(InputError, match="ended before the end"):
         ingest(home, dataset, [], "run-1")
     assert list_files(home.landing) == {"quarantine/deep/ratings.csv", "quarantine/deep/ratings.csv.why.txt"}
@@ -137,11 +115,11 @@ def test_where_no_file_is_left_and_nothing_is_there_the_run_stops(home, dataset)
         ingest(home, dataset, [], "run-2")
 
 
-@pytest.mark.parametrize("content", [UNREADABLE, BAD["broken lines"][0]])
+@pytest.mark.parametrize("content", [UNREADABLE, BROKEN])
 @pytest.mark.parametrize("replace", [False, True])
 def test_a_file_that_is_named_is_never_moved(home, dataset, content, replace):
     write_csv(home.landing / "ratings-1.csv", "a,x,5")
-    (bad := home.landing / "ratings-2.csv").write_bytes(content)
+    bad = write_file(home.landing / "ratings-2.csv", content)
     with pytest.raises((InputError, ContractBroken)):
         ingest(home, dataset, [] if replace else [home.landing], "run", MOVE, replace=replace)
     assert list_files(home.landing) == {"ratings-1.csv", "ratings-2.csv"} and bad.read_bytes() == content
@@ -162,15 +140,14 @@ def test_files_of_other_programs_and_those_put_away_are_no_input(home, dataset):
 
 def test_a_file_that_is_being_written_is_left_for_the_next_run(home, dataset, caplog, monkeypatch):
     write_csv(home.landing / "ratings-1.csv", "a,x,5")
-    growing, look = write_csv(home.landing / "ratings-2.csv", "b,x,5"), sources._scan_file
+    growing, detect = write_csv(home.landing / "ratings-2.csv", "b,x,5"), sources._detect_layout
 
-    def meanwhile(path, *more):
-        logs = look(path, *more)
-        if path == growing:
+    def meanwhile(log, *more):
+        if log.location == growing:
             write_csv(growing, "b,x,5", "b,y,5")
-        return logs
+        return detect(log, *more)
 
-    monkeypatch.setattr(sources, "_scan_file", meanwhile)
+    monkeypatch.setattr(sources, "_detect_layout", meanwhile)
     ingest(home, dataset, [], "run-1")
     assert list_set_aside(home, "run-1") == []
     assert query_rows(home, USERS) == [("a",)] and growing.exists() and "left for the next run" in caplog.text
@@ -179,12 +156,25 @@ def test_a_file_that_is_being_written_is_left_for_the_next_run(home, dataset, ca
     assert count_events(home) == 3
 
 
+@pytest.mark.parametrize("change", [Path.unlink, lambda path: write_csv(path, "b,x,5")])
+def test_a_log_that_changes_while_duckdb_reads_is_refused(change, home, dataset, tmp_path, monkeypatch):
+    path, load_log = write_csv(tmp_path / "log.csv", "a,x,5"), load._load_log
+    monkeypatch.setattr(load, "_load_log", lambda *given: (load_log(*given), change(path)))
+    with pytest.raises(OneclassError, match=r"log.csv: was changed or taken away while it was read. Run again"):
+        ingest(home, dataset, [path], "run")
+    assert query_rows(home, "from raw.events") == []
+
+
 @pytest.mark.parametrize("settings", [IngestSettings(), MOVE])
 def test_ingested_files_stay_or_are_moved_also_after_a_run_that_died_before(home, dataset, settings):
     for name in ("ratings-1.csv", "may/ratings-2.csv"):
         write_csv(home.landing / name, f"{name},x,5")
     write_csv(home.landing / "notes.csv", "not a log of this data set")
+    before = list_files(home.landing)
     ingest(home, dataset, [], "run-1")
+    with pytest.raises(ContractBroken, match="value_in_range"):  # of what was read in before the bounds were narrowed
+        ingest(home, dataset.model_copy(update={"value_max": 4}), [], "broken", settings)
+    assert list_files(home.landing) == before
     folder = "done/" if settings == MOVE else ""
     for run_id in ("run-2", "run-3"):
         ingest(home, dataset, [], run_id, settings)
@@ -219,10 +209,65 @@ def test_a_moved_file_that_comes_back_changed_replaces_its_events(home, dataset)
     assert query_rows(home, USERS) == [("a",)]
 
 
-def test_a_breach_moves_nothing(home, dataset):
-    write_csv(home.landing / "ratings.csv", "a,x,5")
-    ingest(home, dataset, [], "run-1")
-    write_csv(home.landing / "ratings-2.csv", "b,x,5")
-    with pytest.raises(ContractBroken, match="value_in_range"):  # of what was read in before the bounds were narrowed
-        ingest(home, dataset.model_copy(update={"value_max": 4}), [], "run-2", MOVE)
-    assert "ratings.csv" in list_files(home.landing)
+NOT_UTF8 = [b"ratings-\xe9.csv", b"ratings-\xff\n.csv", b"ratings" + b"\xe9" * 244 + b".csv", b"d\xe9p/ratings-1.csv"]
+UNUSUAL = [b"ratings\nlines.csv", b"ratings-\x1b[2J\r.csv", "ratings-\u2028.csv".encode(), b"ratings[1].csv",
+           b"d" * 250 + b"/ratings-1.csv", *(b"ratings" + b"x" * size + b".csv" for size in (229, 237, 244)),
+           b"ratings" + "é".encode() * 122 + b".csv"]  # fmt: skip
+
+
+def put_files(folder: Path, names: list[bytes], content: str) -> list[Path]:
+    """Write files with these names, each with the same beginning and other last lines."""
+    return [
+        write_file(Path(os.fsdecode(bytes(folder) + b"/" + name)), f"{content}b,y{at}\n")
+        for at, name in enumerate(names)
+    ]
+
+
+@pytest.mark.parametrize("settings", [IngestSettings(), MOVE])
+def test_files_are_read_or_set_aside_with_a_note_whatever_their_names(home, dataset, caplog, settings):
+    good = put_files(home.landing, UNUSUAL, "user_id,item_id\na,x\n")
+    nameless = put_files(home.landing, NOT_UTF8, "user_id,item_id\na,x\n")
+    bad = nameless + put_files(home.landing, [b"bad/" + name for name in UNUSUAL], "user_id,item_id\na\n")
+    contents = sorted(path.read_bytes() for path in bad)
+    with pytest.raises(InputError, match=r"ratings-\\udce9.csv: its name is not UTF-8 text. Rename it."):
+        ingest(home, dataset, nameless[:1], "by hand")
+    ingest(home, dataset, [], "run", settings)
+    aside = list_set_aside(home, "run")
+    assert (count_events(home), len(aside)) == (2 * len(good), len(bad)) and not any(map(Path.exists, bad))
+    assert [path.exists() for path in good] == [settings != MOVE] * len(good)
+    notes = list((home.landing / "quarantine").rglob("*.why.txt"))
+    assert sorted(note.with_name(note.name.removesuffix(".why.txt")).read_bytes() for note in notes) == contents
+    texts = [note.read_text() for note in notes]
+    assert sum("its name is not UTF-8 text. Rename it." in text for text in texts) == len(nameless)
+    warnings = [record.getMessage() for record in caplog.records if "set aside" in record.getMessage()]
+    assert all(sum(str(note) in warning for warning in warnings) == 1 for note in notes)
+    shown = [*warnings, *map(str, notes), *aside, *(line for text in texts for line in text.split("\n"))]
+    assert all(map(str.isprintable, shown))
+
+
+def test_files_of_one_name_all_stay_in_the_quarantine(home, dataset):
+    write_csv(home.landing / "ratings-0.csv", "a,x,5")
+    written = [BROKEN + b"%d\n" % night for night in range(3)]
+    for night, content in enumerate(written):
+        write_file(home.landing / "ratings.csv", content)
+        ingest(home, dataset, [], f"run-{night}")
+    kept = [path.read_bytes() for path in (home.landing / "quarantine").rglob("*") if path.is_file()]
+    assert len(kept) == 2 * len(written) and sorted(one for one in kept if one.startswith(BROKEN)) == written
+
+
+def test_a_file_that_cannot_be_moved_stays_and_holds_up_no_other(home, dataset, caplog):
+    write_csv(home.landing / "ratings-1.csv", "a,x,5")
+    write_file(home.landing / "quarantine", "no folder")
+    bad = write_file(home.landing / "ratings-2.csv", BROKEN)
+    ingest(home, dataset, [], "run")
+    assert count_events(home) == 1 and bad.exists() and "cannot be set aside" in caplog.text
+
+
+def test_a_folder_a_pattern_and_files_by_name_are_the_same_and_one_named_twice_is_read_once(home, dataset, tmp_path):
+    (folder := tmp_path / "logs").mkdir()
+    paths = put_files(folder, [b"ratings1.csv", b"ratings2.csv", b"ratings[1].csv"], "user_id,item_id\na,x\n")
+    write_file(folder / "notes.md", "no log")
+    assert [one.outcome for one in ingest(home, dataset, [paths[2], paths[2]], "run")] == ["new", "skipped"]
+    assert count_events(home) == 2
+    for number, named in enumerate(([folder], [folder / "*.csv"], paths)):
+        assert [one.log.location for one in ingest(home, dataset, named, f"run-{number}")] == paths

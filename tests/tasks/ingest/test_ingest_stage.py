@@ -1,6 +1,8 @@
-"""The stage as a whole: skipped and replaced files, its contract, rejects, and the state a killed run leaves."""
+"""The stage as a whole: new, known and changed logs, its contract, and the state that a killed run leaves."""
 
 import gzip
+import logging
+import os
 import signal
 import subprocess
 import sys
@@ -9,34 +11,32 @@ from pathlib import Path
 import pytest
 
 from oneclass.data_contracts import ContractBroken
-from oneclass.tasks import datasets
+from oneclass.tasks.binarize.settings import BinarizeSettings
+from oneclass.tasks.binarize.stage import binarize
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.ingest.stage import ingest
-from oneclass.tasks.stores import runs, warehouse
+from oneclass.tasks.stores import warehouse
 from oneclass.tasks.stores.home import Home
 from tests.conftest import query_rows
-from tests.tasks.ingest.conftest import count_events
+from tests.tasks.ingest.conftest import count_events, write_csv, write_file
 
-REPOSITORY = Path(__file__).parents[3]
 EVENTS = "select user_id, item_id, value, file_id, line_number from raw.events order by all"
-COUNTS = "select (select count(*) from raw.events), (select count(*) from operations.log_files)"
+ARRIVALS = """
+    select name, outcome, events, rejects, events_before, rejects_before from operations.arrivals
+    where run_id = '{}' order by all
+"""
 
 
 @pytest.fixture
-def dataset(tmp_path: Path) -> Dataset:
-    return datasets.load_dataset("ml-1m", tmp_path)
-
-
-def write_csv(path: Path, *rows: str) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("\n".join(["user_id,item_id,rating", *rows]) + "\n")
-    return path
+def loose(dataset: Dataset) -> Dataset:
+    """A data set of whose lines half may be rejected."""
+    return dataset.model_copy(update={"max_reject_share": 0.5})
 
 
 def test_new_logs_are_read_listed_and_skipped_later_by_their_bytes(home, dataset, tmp_path):
     one = write_csv(tmp_path / "one.csv", "a,x,5", *["a,y,4"] * 200, "broken")
-    (packed := tmp_path / "two.csv.gz").write_bytes(gzip.compress(b"user_id,item_id,rating\nb,x,1\n"))
-    (nameless := tmp_path / "ratings.dat").write_text("1::2::5::978300760\n")
+    packed = write_file(tmp_path / "two.csv.gz", gzip.compress(b"user_id,item_id,rating\nb,x,1\n"))
+    nameless = write_file(tmp_path / "ratings.dat", "1::2::5::978300760\n")
     copy = write_csv(tmp_path / "copy.csv", "a,x,5", *["a,y,4"] * 200, "broken")
     found = [
         [(log.file_id, log.outcome) for log in ingest(home, dataset, paths, f"run-{number}")]
@@ -77,9 +77,6 @@ def test_too_many_rejects_in_named_files_break_the_contract_and_leave_what_was_t
     assert (sample["file_with_most"], sample["line_number"], sample["first_reject"]) == (str(worst), 4, "a,x,7")
     assert (sample["rejects"], sample["lines"]) == (3, 9)
     assert [query_rows(home, f"from {table} order by all") for table in tables] == before
-    assert query_rows(
-        home, "select success from operations.contract_results where (run_id, rule) = ('run-2', 'share_of_rejects')"
-    ) == [(False,)]
 
 
 def test_replace_reads_the_sources_anew_and_takes_away_the_others(home, dataset, tmp_path):
@@ -88,10 +85,6 @@ def test_replace_reads_the_sources_anew_and_takes_away_the_others(home, dataset,
     ingest(home, dataset, [one], "run-1")
     assert [log.file_id for log in ingest(home, dataset, [two], "run-2", replace=True)] == [1]
     assert query_rows(home, EVENTS) == [("b", "x", 1, 1, 2)] and query_rows(home, "from raw.rejects") == []
-    exchanged = {"user": ("item_id",), "item": ("user_id",)}
-    exchanged = dataset.model_copy(update={"columns": dataset.columns.model_copy(update=exchanged)})
-    ingest(home, exchanged, [two], "run-3", replace=True)
-    assert query_rows(home, EVENTS) == [("x", "b", 1, 1, 2)]
 
 
 KILLED = """
@@ -101,107 +94,122 @@ from oneclass.tasks import datasets
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.ingest import stage
 
-load = stage.load_logs
-def read_and_die(connection, files, scratch, dataset, report_progress):
-    (scratch / "copy.txt").write_text("unpacked")
+load, root = stage.load_logs, Path(sys.argv[1])
+def load_and_die(connection, files, scratch, dataset):
     load(connection, files, scratch, dataset)
     print(*connection.execute("select count(*) from raw.events").fetchone(), flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
 
-stage.load_logs = read_and_die
-root = Path(sys.argv[1])
+stage.load_logs = load_and_die
 stage.ingest(Home(root, "small"), datasets.load_dataset("ml-1m", root), [sys.argv[2]], "run-2")
 """
 
 
 @pytest.mark.slow
-def test_a_run_that_is_killed_while_it_replaces_leaves_the_old_and_the_next_one_clears_up(home, dataset, tmp_path):
+def test_a_run_that_is_killed_while_it_replaces_leaves_the_old_and_the_next_one_reads_the_new(home, dataset, tmp_path):
     path = write_csv(tmp_path / "ratings.csv", "a,y,5", "b,y,5")
     ingest(home, dataset, [path], "run-1")
     write_csv(path, *[f"{user},x,5" for user in range(50_000)])
-    killed = subprocess.run(
-        [sys.executable, "-c", KILLED, str(home.root), str(path)],
-        cwd=REPOSITORY, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    command = [sys.executable, "-c", KILLED, str(home.root), str(path)]
+    killed = subprocess.run(command, cwd=Path(__file__).parents[3], capture_output=True, text=True, check=False)
     assert (killed.returncode, killed.stdout.strip()) == (-signal.SIGKILL, "50000"), killed.stderr
-    assert query_rows(home, COUNTS) == [(2, 1)] and list((home.folder / "spill").glob("ingest-*"))
-    with runs.record_run(home, "run-3", "backfill", {}):
-        ingest(home, dataset, [path], "run-3")
-    assert count_events(home) == 50_000 and not list((home.folder / "spill").glob("ingest-*"))
+    assert query_rows(home, "select user_id from raw.events order by all") == [("a",), ("b",)]
+    assert [log.outcome for log in ingest(home, dataset, [path], "run-3")] == ["changed"]
+    assert count_events(home) == 50_000
 
 
-GOOD = {
-    "netflix": "7:\n10,4,2004-01-01\n",
-    "ml-1m": "user_id,item_id,rating,timestamp\na,b,3,1000000000\n",
-    "msd": "a\tb\t3\n",
-    "gowalla": "0 1 2\n",
-    "citeulike-a": "2 1 2\n",
-}
-BAD = [
-    ("netflix", "10,four,2004-01-01", "value is not a number"),
-    ("netflix", "10,4,2004-02-30", "time is not a date or time"),
-    ("netflix", "10,4,204-01-01", "time is not a date or time"),  # a fuzzer's finding: it was read as the year 204
-    ("netflix", "10,4", "time is not a date or time"),
-    ("netflix", "10,4,2999-01-01", "time is later than the clock by over max_future_days = 1 of the data set's file"),
-    ("netflix", " ,4,2004-01-01", "names no user"),
-    ("netflix", "10,5.5,2004-01-01", "value is above value_max = 5 of the data set's file"),
-    ("netflix", "10,4,2004-01-01,5", "4 fields instead of 3"),
-    ("ml-1m", "a,b,3,20044-01-01", "time is not a date or time"),
-    ("ml-1m", ",b,3,1", "names no user"),
-    ("ml-1m", "a,,3,1", "names no item"),
-    ("ml-1m", "a,b,,1", "value is not a number"),
-    ("ml-1m", "a,b,NaN,1", "value is not finite"),
-    ("ml-1m", "a,b,-1,1", "value is below value_min = 1 of the data set's file"),
-    ("ml-1m", "a", "1 fields instead of 4"),
-    ("ml-1m", "a,b,3,1,2,3,4,5,6,7", "10 fields instead of 4"),
-    ("ml-1m", "x" * 5000, "1 fields instead of 4"),
-    ("msd", "a\tb\t0.5", "value is below value_min = 1"),
-    ("citeulike-a", "3 1 2", "counts 3 items, but 2 follow"),
-]
+def test_a_changed_file_replaces_its_events_and_is_reported(home, loose, tmp_path, caplog):
+    one, two = write_csv(tmp_path / "one.csv", "a,x,5", "a,y,4", "broken"), write_csv(tmp_path / "two.csv", "b,x,5")
+    ingest(home, loose, [one, two], "run-1")
+    write_csv(one, "a,x,5", "c,z,5", "c,y,2")  # the like of y was taken back, a line was mended, two were added
+    with caplog.at_level(logging.INFO, "oneclass.tasks.ingest"):
+        logs = ingest(home, loose, [one, two], "run-2")
+    assert [(log.file_id, log.outcome) for log in logs] == [(1, "changed"), (2, "skipped")]
+    assert query_rows(home, EVENTS) == [
+        ("a", "x", 5, 1, 2), ("b", "x", 5, 2, 2), ("c", "y", 2, 1, 4), ("c", "z", 5, 1, 3)
+    ]  # fmt: skip
+    assert query_rows(home, "from raw.rejects") == []
+    assert query_rows(home, ARRIVALS.format("run-2")) == [(str(one), "changed", 3, 0, 2, 1)]
+    assert "1 new log with 3 events and 0 rejects; 1 known log skipped" in caplog.text
 
 
-def ingest_file(home: Home, path: Path, name: str) -> tuple[set[int], list]:
-    """Ingest a log of a built-in data set, and return the numbers of the lines with events, and the rejects."""
-    dataset = datasets.load_dataset(name, home.root).model_copy(update={"max_reject_share": 1.0})
-    ingest(home, dataset, [path], "run")
-    lines = {number for (number,) in query_rows(home, "select line_number from raw.events")}
-    return lines, query_rows(home, "select line_number, line, reason from raw.rejects order by all")
+def load_curated(home: Home) -> list[tuple]:
+    binarize(home, BinarizeSettings(threshold=4), "run")
+    return query_rows(home, "from curated.interactions order by user_index, item_index")
 
 
-@pytest.mark.parametrize("name, line, reason", BAD)
-def test_a_bad_line_is_kept_and_its_neighbours_are_read(home, tmp_path, name, line, reason):
-    """Records are counted, with the header; a line of too few or many fields is none: it has its number in the file."""
-    good = GOOD[name]
-    (path := tmp_path / "log.txt").write_text(f"{good}\n{line}\n{good.splitlines()[-1]}\n")
-    at = good.count("\n")
-    lines, [reject] = ingest_file(home, path, name)
-    if "fields instead" in reason or name == "citeulike-a":  # every line of which is counted
-        assert reject[:2] == (at + 2, line[:1000]) and reason == reject[2]
-        assert lines == ({at, at + 3} if name == "citeulike-a" else {at, at + 1})
-    else:
-        assert reject[:2] == (at + 1, line) and reason in reject[2] and lines == {at, at + 2}
+@pytest.mark.slow
+def test_what_changed_comes_out_as_from_nothing(home, loose, tmp_path):
+    head = "user_id,item_id,rating,timestamp\n"
+    early = write_file(tmp_path / "b.csv", f"{head}u,x,5,1000000000\nv,y,5,1000000001\nw,z,5,1000000002\n")
+    late = write_file(tmp_path / "a.csv", f"{head}w,x,5,1000000003\nu,x,4,1000000004\n")
+    third = write_file(tmp_path / "c.csv", f"{head}t,x,5,1000000005\n")
+    for night, paths in enumerate(([early], [early, late], [early, late, third])):
+        ingest(home, loose, paths, f"run-{night}")
+    # Taken back, come late with an earlier date, and in another order.
+    write_file(early, f"{head}w,z,5,1000000002\nu,x,3,1000000000\nw,x,5,900000000\ns,y,5,1000000009\n")
+    ingest(home, loose, [early, late, third], "run-4")
+    fresh = Home(tmp_path / "fresh", "small", home.limits)
+    ingest(fresh, loose, [early, late, third], "run")
+    assert load_curated(home) == load_curated(fresh)
+    first = "select first_at::varchar from curated.interactions where (user_id, item_id) = ('w', 'x')"
+    assert query_rows(home, first) == [("1998-07-09 16:00:00",)]
+    for rows in ("from raw.events", "select * exclude ingested_at from operations.log_files"):
+        assert query_rows(home, f"{rows} order by all") == query_rows(fresh, f"{rows} order by all")
 
 
-def test_an_open_quote_rejects_the_lines_that_it_swallows(home, tmp_path):
-    (path := tmp_path / "log.csv").write_text('user_id,item_id,rating\na,x,5\n"b,x,5\nc,x,5\n')
-    lines, rejects = ingest_file(home, path, "ml-1m")
-    assert lines == {2} and rejects == [(3, '"b,x,5', "quotes do not pair"), (4, "c,x,5", "quotes do not pair")]
+def test_a_name_is_the_same_however_the_path_is_spelt_and_wherever_the_home_is(home, dataset, tmp_path):
+    path = write_csv(home.landing / "ratings.csv", "a,x,5")
+    ingest(home, dataset, [], "run-1")
+    write_csv(path, "b,y,5")
+    other = write_csv(tmp_path / "june" / "ratings.csv", "c,y,5")
+    assert [one.outcome for one in ingest(home, dataset, [os.path.relpath(path), other], "run-2")] == ["changed", "new"]
+    home.root.rename(tmp_path / "elsewhere")
+    home = Home(tmp_path / "elsewhere", home.dataset, home.limits)
+    write_csv(home.landing / "ratings.csv", "a,x,5", "b,y,5")
+    assert [one.outcome for one in ingest(home, dataset, [], "run-3")] == ["changed"] and count_events(home) == 3
 
 
-@pytest.mark.parametrize("name", GOOD)
-def test_bytes_that_are_not_utf8(home, tmp_path, name):
-    good = GOOD[name].encode()
-    last = good.splitlines()[-1] + b"\n"
-    (path := tmp_path / "log.txt").write_bytes(good + last[:1] + b"\xff" + last[1:] + last)
-    at = good.count(b"\n") + 1
-    lines, [*_, (number, line, reason)] = ingest_file(home, path, name)
-    assert number == at and line.startswith(f"{last[:1].decode()}\ufffd") and lines == {at - 1, at + 1}
-    assert reason == "does not begin with a count" or "not UTF-8" in reason
+def test_logs_that_are_rotated_and_deleted_in_the_end_keep_their_events(home, dataset):
+    for night in range(5):
+        for age in (2, 1, 0):
+            if (path := home.landing / f"ratings.{age}.csv").exists():
+                path.rename(home.landing / f"ratings.{age + 1}.csv")
+        (home.landing / "ratings.3.csv").unlink(missing_ok=True)
+        write_csv(home.landing / "ratings.0.csv", *[f"u{night},x,5"] * (night + 1))
+        ingest(home, dataset, [], f"run-{night}")
+        assert count_events(home) == sum(range(night + 2))
 
 
-def test_ratings_without_a_header_belong_to_no_film(home, tmp_path):
-    (path := tmp_path / "combined_data_2.txt").write_text(
-        "1,4,2004-01-01\n2,4,2004-01-01\n9:\n3,4,2004-01-01\nnine:\n4,4,2004-01-01\n8:\n5,4,2004-01-01"
-    )
-    lines, rejects = ingest_file(home, path, "netflix")
-    assert lines == {4, 8} and [number for number, _, _ in rejects] == [1, 2, 5, 6]
+def test_the_same_content_counts_once_however_it_is_packed_and_called(home, dataset, tmp_path):
+    content = write_csv(plain := tmp_path / "orders.csv", "a,x,5", "b,y,4").read_bytes()
+    archive = write_file(tmp_path / "orders.csv.gz", gzip.compress(content, 9, mtime=1))
+    nights = [[log.outcome for log in ingest(home, dataset, [archive, plain], "run-1")]]
+    write_file(archive, gzip.compress(content, 1, mtime=2))
+    write_csv(plain, "c,z,3")  # goes over to other content, while its own stays in the archive
+    nights += [[log.outcome for log in ingest(home, dataset, [plain, archive], "run-2")]]
+    write_file(archive, gzip.compress(content + b"d,z,3\n"))
+    nights += [[log.outcome for log in ingest(home, dataset, [plain, archive], "run-3")]]
+    assert nights == [["new", "skipped"], ["new", "skipped"], ["skipped", "changed"]] and count_events(home) == 4
+    write_file(archive, gzip.compress(plain.read_bytes()))  # becomes a copy of the other
+    assert [log.outcome for log in ingest(home, dataset, [plain, archive], "run-4")] == ["skipped", "withdrawn"]
+    assert query_rows(home, ARRIVALS.format("run-4")) == [(str(archive), "withdrawn", 0, 0, 3, 0)]
+    assert count_events(home) == 1
+
+
+KINDS = "user_id,item_id,value,event,timestamp\n"
+BOUGHT = [f"u{number},i{number % 7},1,purchase,2025-03-{1 + number % 28:02d}\n" for number in range(50)]
+LATER = [f"v{number},i{number % 7},1,purchase,2025-04-{1 + number % 28:02d}\n" for number in range(30)]
+
+
+@pytest.mark.parametrize("declared", ["[events]", "sum_values", "neither"])
+def test_events_that_stand_in_two_files_are_an_alarm_where_values_add_up(home, tmp_path, declared):
+    updates = {"[events]": {"events": {"purchase": 5.0}}, "sum_values": {"binarize": {"sum_values": True}}}
+    shop = Dataset.model_validate({"name": "shop", **updates.get(declared, {})})
+    one = write_file(tmp_path / "day1.csv", KINDS + "".join(BOUGHT))
+    ingest(home, shop, [one], "run-1")
+    two = write_file(tmp_path / "day2.csv", KINDS + "".join([*BOUGHT[20:], *LATER, LATER[0]]))
+    three = write_file(tmp_path / "day3.csv", KINDS + "".join(LATER).replace("v", "w"))
+    ingest(home, shop, [two, three], "run-2")
+    text = f"{two}: 30 of its 61 events are in {one} too, line for line, and count twice: leave them out of one of them"
+    assert query_rows(home, "from operations.alarms") == [("run-2", text)] * (declared != "neither")
