@@ -79,16 +79,10 @@ def _read_table(
     """Read delimited text, JSON, a workbook or Parquet, packed or not, as text; null where a cell is empty.
 
     Args:
-        section: of the data set's file, which declares the columns.
-        wanted: the key of each wanted column there, that of ids first, and the name that is declared if any; a number
-            says that the table has no header.
-        separator: to put between the values of a list.
+        wanted: (key in the section, declared name, a number in a table without a header) of each column, ids first.
 
     Returns:
         The number of the first row, the cells, and the wanted columns.
-
-    Raises:
-        InputError: the file is unreadable or empty, lacks a column, or a row is malformed.
     """
     first, text = 1, "columns(*)::varchar"
     # The copy has no name, so that nothing of it is left if the run is killed.

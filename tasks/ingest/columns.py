@@ -221,9 +221,6 @@ def _describe_ids(role: str, cells: Sequence[str]) -> Iterator[str]:
             f"{len(rounded):,} ids of the {role} are rounded by a spreadsheet, such as {rounded[0].strip()}: different "
             "ones may be one now. Export them anew, as text"
         )
-    grouped = [cell for cell in cells if GROUPED_NUMBER.fullmatch(cell.strip())]
-    if grouped and all(cell.strip().isdigit() or GROUPED_NUMBER.fullmatch(cell.strip()) for cell in cells):
-        yield f"ids of the {role} have separated thousands, such as {grouped[0]}: they are kept so"
     if unseen := [cell for cell in cells if cell.strip(BLANKS) != cell.strip(" \t")]:
         yield f"{len(unseen):,} ids of the {role} have blanks around them that are not seen: they are trimmed"
     composed = [cell == unicodedata.normalize("NFC", cell) for cell in cells if not cell.isascii()]

@@ -262,11 +262,7 @@ def _detect_values(layout: Layout, sample: Sample, positions: Mapping[str, int],
 
 
 def _decimal_mark(label: str, values: Sequence[str], dataset: Dataset) -> str:
-    """Return the decimal mark of values with commas, nothing if they have none.
-
-    Raises:
-        InputError: the commas may separate thousands.
-    """
+    """Return the decimal mark of values with commas, nothing if they have none; ask if they may separate thousands."""
     commas = [one.strip() for one in values if COMMA_NUMBER.fullmatch(one) or THOUSANDS.fullmatch(one)]
     if dataset.decimal or len(commas) <= MIN_SHARE * sum("," in one or "." in one for one in values):
         return dataset.decimal or ""  # what else has a comma is damage

@@ -139,11 +139,7 @@ def _choose_conditions(log: LogFile, layout: Layout, dataset: Dataset) -> dict[s
 
 
 def _parse(log: LogFile, layout: Layout, path: Path, dataset: Dataset, limit: int | None, *, with_line: bool) -> str:
-    """Return the statement with one row per event of a log.
-
-    Args:
-        with_line: whether the text of each line is wanted, which costs.
-    """
+    """Return the statement with one row per event of a log, maybe with the text of each line, which costs."""
     # A cheap look spares most ids the trimming.
     trims, occurred_at = "true", "null::timestamp"
     if log.text and log.text.is_ascii:

@@ -127,12 +127,7 @@ def fetch_rows(
 
 @contextlib.contextmanager
 def _query_database(source: Source, query: str, timezone: str) -> Generator[pa.RecordBatchReader]:
-    """Run a query in the database of the source's URL, through its ADBC driver.
-
-    Raises:
-        InputError: the URL is absent, the driver is not installed, or the database cannot be reached or refuses the
-            query, also while its rows are read. No message shows a part of the URL's password.
-    """
+    """Run a query in the database of the source's URL, through its ADBC driver. No message shows its password."""
     database = f"[source]: the database that {source.url} names"
     url = read_secret("[source] url", "a URL such as postgresql://USER:PASSWORD@HOST/DATABASE", source.url)
     scheme, separator, rest = url.partition("://")
