@@ -17,13 +17,13 @@ from typing import IO, Any, cast
 
 import numpy as np
 from backports import zstd
-from python_calamine import CalamineError, CalamineWorkbook
+from python_calamine import CalamineWorkbook
 
 from oneclass.tasks.errors import InputError
 
 MAGIC = {
     b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd", b"PK\x03\x04": "zip",
-    b"PAR1": "parquet", b"ARROW1\0\0": "arrow", b"\xff\xff\xff\xff": "arrow", b"\xd0\xcf\x11\xe0": "workbook",
+    b"PAR1": "parquet", b"\xd0\xcf\x11\xe0": "workbook",
 }  # fmt: skip
 WORKBOOK_MEMBERS = ("xl/workbook.xml", "xl/workbook.bin", "content.xml")
 """In the zip archives of .xlsx, .xlsb and .ods."""
@@ -49,30 +49,30 @@ def sign_file(path: Path) -> tuple[int, ...]:
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
-def detect_container(path: Path) -> str:
-    """Return what a file is: a value of `MAGIC`, `workbook`, or nothing for text.
+def detect_container(path: Path, encoding: str = "") -> str:
+    """Return what a file is: a value of `MAGIC`, `workbook`, or nothing for text, in `encoding` if it is not UTF-8.
 
     Raises:
-        InputError: it is an archive of several files, or one of Arrow.
+        InputError: it is an archive of several files, or binary: many bytes are NUL, as in tar archives.
     """
     with open(path, "rb") as raw:
         head = raw.read(8)
     container = next((kind for magic, kind in MAGIC.items() if head.startswith(magic)), "")
     if container == "zip":
         names = _list_zip(path)
-        if any(name in names for name in WORKBOOK_MEMBERS):
+        if not {*names}.isdisjoint(WORKBOOK_MEMBERS):
             return "workbook"
         if len(names) != 1:
             shown = ", ".join(names)[:200]
             raise InputError(f"{path}: is an archive of {len(names)} files: {shown}. Unpack it and name the logs.")
-    if container == "arrow":
-        raise InputError(f"{path}: is an Arrow file. Write it as Parquet.")
-    if container in ("parquet", "workbook"):
-        return container
-    with _decompress(path, container) as stream:
-        head = stream.read(262)
-    if head[257:] == b"ustar":
-        raise InputError(f"{path}: is a tar archive. Unpack it and name the logs, or their folder.")
+    if container not in ("parquet", "workbook"):
+        with open_text(path, container, encoding) as stream:
+            head = stream.read(256)
+        if head.count(0) > len(head) // 10:
+            raise InputError(
+                f"{path}: is a binary file. Unpack it, write it as CSV or Parquet, or, if it is text, state its "
+                f'encoding in the data set\'s file, such as\n\nencoding = "utf-16-{"le" if head[0] else "be"}"'
+            )
     return container
 
 
@@ -82,10 +82,6 @@ def open_text(path: Path, container: str, encoding: str = "") -> IO[bytes]:
     Args:
         container: of `detect_container`.
         encoding: of the text; by default UTF-8, or UTF-16 where it begins with the mark of it.
-
-    Raises:
-        OSError, EOFError, zlib.error, lzma.LZMAError, zstd.ZstdError: the file cannot be read.
-        InputError: a workbook cannot.
     """
     if container == "workbook":
         return _read_workbook(path)
@@ -109,11 +105,8 @@ def explain_encoding(path: Path, container: str) -> str:
     with open_text(path, container) as stream:
         lines = [line for line in stream.read(4 * CHUNK_BYTES).splitlines() if not line.isascii()]
     if utf8 := sum(map(_is_utf8, lines)):
-        return (
-            f"{utf8} of {len(lines)} lines with letters beyond ASCII are UTF-8, the others are not: convert them, "
-            "since no `encoding` reads both."
-        )
-    return 'State its encoding in the data set\'s file, such as\n\nencoding = "windows-1252"'
+        return f"{utf8} of {len(lines)} lines with letters beyond ASCII are UTF-8, the others are not: convert them."
+    return 'It is not UTF-8 text: state its encoding in the data set\'s file, such as\n\nencoding = "windows-1252"'
 
 
 def hash_file(path: str | Path) -> str:
@@ -128,7 +121,7 @@ class FileScan:
 
     Attributes:
         head: the first bytes, up to `HEAD_BYTES`.
-        lines: the number of lines, including a last one without a line end; `colons` that of colons.
+        lines: the number of lines, including a last one without a line end.
         max_line_bytes: an upper bound of the longest line's bytes.
         has_blank, has_nul: whether a byte is a space or a tab; whether one is NUL, as none of a text is.
         is_ascii, is_utf8: whether all bytes are.
@@ -139,7 +132,6 @@ class FileScan:
     size: int
     head: bytes = field(repr=False)
     lines: int
-    colons: int
     max_line_bytes: int
     has_blank: bool
     has_nul: bool
@@ -149,12 +141,8 @@ class FileScan:
 
 
 def scan_stream(stream: IO[bytes]) -> FileScan:
-    """Scan the stream to its end, in about the time of hashing it.
-
-    Raises:
-        OSError, EOFError, zlib.error: the stream cannot be read to its end.
-    """
-    lf = cr = crlf = colons = size = since_end = longest = 0
+    """Scan the stream to its end, in about the time of hashing it."""
+    lf = cr = crlf = size = open_bytes = longest = 0
     digest, decoder = hashlib.sha256(), codecs.getincrementaldecoder("utf-8")()
     has_blank = has_nul = False
     is_ascii = is_utf8 = True
@@ -165,15 +153,13 @@ def scan_stream(stream: IO[bytes]) -> FileScan:
             chunk += more  # CRLF in one piece
         head = head or chunk[:HEAD_BYTES]
         digest.update(chunk)
-        codes = np.frombuffer(chunk, np.uint8)
-        lf += int(np.count_nonzero(codes == ord("\n")))
-        colons += int(np.count_nonzero(codes == ord(":")))
+        lf += int(np.count_nonzero(np.frombuffer(chunk, np.uint8) == ord("\n")))
         if b"\r" in chunk:
             cr, crlf = cr + chunk.count(b"\r"), crlf + chunk.count(b"\r\n")
-        ends = chunk.replace(b"\r", b"\n") if b"\r" in chunk else chunk
-        first, last = ends.find(b"\n"), ends.rfind(b"\n")
-        longest = max(longest, since_end + (first if first >= 0 else len(ends)))
-        since_end = len(ends) - 1 - last if first >= 0 else since_end + len(ends)
+        # Since the beginning of the last chunk with a line end, in which the current line may have begun.
+        open_bytes += len(chunk)
+        longest = max(longest, open_bytes)
+        open_bytes = len(chunk) if b"\n" in chunk or b"\r" in chunk else open_bytes
         has_blank = has_blank or b" " in chunk or b"\t" in chunk
         has_nul = has_nul or b"\0" in chunk
         if not chunk.isascii() or decoder.getstate()[0]:
@@ -184,8 +170,7 @@ def scan_stream(stream: IO[bytes]) -> FileScan:
         size=size,
         head=head,
         lines=lf + cr - crlf + (chunk[-1:] not in (b"", b"\n", b"\r")),
-        colons=colons,
-        max_line_bytes=max(longest, min(size, CHUNK_BYTES)),  # a line inside one chunk is no longer than the chunk
+        max_line_bytes=longest,
         has_blank=has_blank,
         has_nul=has_nul,
         is_ascii=is_ascii,
@@ -219,15 +204,11 @@ def _list_zip(path: Path) -> list[str]:
 def _read_workbook(path: Path) -> IO[bytes]:
     """Return the rows of a workbook's first sheet with data as CSV, dates in ISO 8601."""
     rows = io.StringIO()
-    try:
-        with open(path, "rb") as stream, CalamineWorkbook.from_filelike(stream) as workbook:
-            sheets = (workbook.get_sheet_by_index(index) for index in range(len(workbook.sheet_names)))
-            sheet = next((sheet for sheet in sheets if sheet.height), None)
-            csv.writer(rows, lineterminator="\n").writerows(
-                map(_format_cell, row) for row in (sheet.iter_rows() if sheet else ())
-            )
-    except CalamineError as error:
-        raise InputError(f"{path}: the workbook cannot be read ({error}). Save the sheet as CSV.") from error
+    with open(path, "rb") as stream, CalamineWorkbook.from_filelike(stream) as workbook:
+        sheets = (workbook.get_sheet_by_index(index) for index in range(len(workbook.sheet_names)))
+        sheet = next((sheet for sheet in sheets if sheet.height), None)
+        cells = sheet.iter_rows() if sheet else ()
+        csv.writer(rows, lineterminator="\n").writerows(map(_format_cell, row) for row in cells)
     return io.BytesIO(rows.getvalue().encode())
 
 

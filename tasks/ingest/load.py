@@ -75,7 +75,7 @@ def _load_log(
     if layout.form.endswith("adjacency"):
         connection.execute(sql.statement("ingest/places", parsed=parsed), values)
     # A log of a record a line, all of them events, needs no second look.
-    if not is_split or events != _count_records(connection, file_id, log, layout):
+    if not is_split or events != _count_records(connection, file_id, log, events):
         parsed = _parse(log, layout, path, dataset, limit, with_line=True)
         connection.execute(sql.statement("ingest/rejects", parsed=parsed), values)
     if is_split:
@@ -85,14 +85,14 @@ def _load_log(
         _check_headers(connection, file_id, log, layout, dataset)
 
 
-def _count_records(connection: duckdb.DuckDBPyConnection, file_id: int, log: LogFile, layout: Layout) -> int:
+def _count_records(connection: duckdb.DuckDBPyConnection, file_id: int, log: LogFile, events: int) -> int:
     """Return the number of lines of a delimited log that are to be events."""
-    assert log.text is not None
-    if layout.form != "netflix":
-        return log.text.lines - layout.skip
-    # A bad line may have a colon too. Films with events have a header each.
+    assert log.text is not None and log.layout is not None
+    if log.layout.form != "netflix":
+        return log.text.lines - log.layout.skip
+    # Films with events have a header each, so that a single line that is no event is one.
     films = "select count(distinct item_id) from raw.events where file_id = ?"
-    return log.text.lines - (1 if log.text.colons == 1 else fetch_row(connection, films, [file_id])[0])
+    return log.text.lines - (1 if events == log.text.lines - 1 else fetch_row(connection, films, [file_id])[0])
 
 
 def _check_headers(

@@ -5,7 +5,7 @@ import glob
 import itertools
 import logging
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -23,6 +23,7 @@ logger = logging.getLogger(__name__)
 PACKED_SUFFIXES = ("", ".gz", ".bz2", ".xz", ".zst", ".zip")
 PARTITION = re.compile(r"[A-Za-z_]\w*=.*")
 """A folder that holds the value of a column, as Hive and Spark write them."""
+SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
@@ -116,18 +117,14 @@ def scan_logs(
 
 def describe_expected_sources(home: Home, dataset: Dataset) -> str:
     """Describe the raw files of a data set, their sources and where to put them."""
-    lines = [
-        f"{home.landing}: holds no raw files of {dataset.name} ({dataset.title}).",
-        f"They are called {', '.join(dataset.files)}.",
-    ]
-    lines += [f"They come from {url}" for url in dataset.urls]
-    lines += ["[source] of the data set's file gave none."] if dataset.source else []
+    lines = [f"{home.landing}: holds no raw files of {dataset.name} ({dataset.title})."]
+    lines += [f"They are called {', '.join(dataset.files)}.", *(f"They come from {url}" for url in dataset.urls)]
     lines += [f"sha256 of {name}: {digest}" for name, digest in dataset.sha256.items()]
     lines += [f"Licence: {dataset.licence}"] if dataset.licence else []
     return "\n".join([*lines, "Fetch and unpack them, put them there, or name them with --source."])
 
 
-def expand_path(path: Path, dataset: Dataset) -> Sequence[Path]:
+def expand_path(path: Path, dataset: Dataset) -> list[Path]:
     """Return the files that a source names: itself, or those of a folder or pattern, sorted by name.
 
     Raises:
@@ -135,20 +132,16 @@ def expand_path(path: Path, dataset: Dataset) -> Sequence[Path]:
     """
     if path.is_dir():
         found = list_landing_files(path)
-        if logs := [file for file in found if is_log_name(file.name, dataset)]:
-            if skipped := [escape_controls(file.name) for file in found if file not in logs]:
-                logger.info("%s: left out by their names: %s", path, ", ".join(skipped))
-            return logs
-        raise InputError(f"{path}: holds no file called {' or '.join(dataset.files)}. Name the log files themselves.")
-    if path.is_file():
-        return [path]
-    if glob.has_magic(str(path)):
-        if matches := sorted(Path(file) for file in glob.glob(str(path), recursive=True) if Path(file).is_file()):
-            return matches
-        raise InputError(f"{path}: no file matches. Check the pattern, and put it in quotes.")
-    if path.exists():
-        raise InputError(f"{path}: is neither a file nor a folder. Name a log file.")
-    raise InputError(f"{path}: no such file. Check the path of --source.")
+        logs = [file for file in found if is_log_name(file.name, dataset)]
+        if not logs:
+            raise InputError(f"{path}: holds no file called {' or '.join(dataset.files)}. Name the log files.")
+        if skipped := [escape_controls(file.name) for file in found if file not in logs]:
+            logger.info("%s: left out by their names: %s", path, ", ".join(skipped))
+        return logs
+    matches = [path] if path.is_file() else map(Path, sorted(glob.glob(str(path), recursive=True)))
+    if not (logs := [file for file in matches if file.is_file()]):
+        raise InputError(f"{path}: no such file, and none that matches. Check --source, and put a pattern in quotes.")
+    return logs
 
 
 def is_log_name(name: str, dataset: Dataset) -> bool:
@@ -156,62 +149,49 @@ def is_log_name(name: str, dataset: Dataset) -> bool:
     return any(fnmatch.fnmatch(name, pattern + more) for pattern in dataset.files for more in PACKED_SUFFIXES)
 
 
-def _check_partition(location: Path) -> None:
-    """Refuse a file in folders `column=value`, whose values only a query reads.
-
-    Raises:
-        FileRefused: it is in such a folder.
-    """
-    folders = list(itertools.takewhile(PARTITION.fullmatch, reversed(location.parts[:-1])))
-    if folders:
-        root, form = location.parents[len(folders)], "parquet" if location.suffix == ".parquet" else "csv"
-        raise FileRefused(
-            location,
-            f"{location}: the folder {'/'.join(reversed(folders))} holds values of columns, which only a query reads. "
-            f"State it in the data set's file:\n\n[source]\nquery = \"select * from read_{form}("
-            f"'{root}/**/*{location.suffix}', hive_partitioning = true)\"",
-        )
-
-
 def _scan_file(location: Path, dataset: Dataset, known: Collection[str]) -> LogFile:
     """Read a file to its end, hashing its bytes and scanning its text."""
-    _check_partition(location)
-    try:
-        str(location).encode()
-    except UnicodeEncodeError as error:
-        raise InputError(f"{escape_controls(str(location))}: its name is not UTF-8 text. Rename it.") from error
-    signature, container, text = files.sign_file(location), files.detect_container(location), None
+    _check_location(location)
+    signature, container = files.sign_file(location), files.detect_container(location, dataset.encoding)
+    text, encoding, layout = None, "", None
     if container != "parquet":
         with files.open_text(location, container) as stream:
             text = files.scan_stream(stream)
     size = location.stat().st_size
     digest = text.sha256 if text and not container and text.size == size else files.hash_file(location)
-    log = LogFile(location, digest, size, signature, container)
     if text is None and digest not in known:
-        log = replace(log, layout=layouts.detect_parquet(location, dataset))
+        layout = layouts.detect_parquet(location, dataset)
     elif text and digest not in known:
         if dataset.encoding and (not text.is_utf8 or text.has_nul):
-            log = replace(log, encoding=dataset.encoding)
-            with files.open_text(location, container, dataset.encoding) as stream:
+            encoding = dataset.encoding
+            with files.open_text(location, container, encoding) as stream:
                 text = files.scan_stream(stream)
-        # Without the head, as there may be thousands of logs.
-        log = replace(log, layout=_detect_layout(log, text, dataset), text=replace(text, head=b""))
+        advice = "" if text.is_utf8 else files.explain_encoding(location, container)
+        try:
+            layout = layouts.detect_text(str(location), text, dataset)
+        except InputError as error:
+            raise InputError(f"{error}\n\n{advice}".strip()) from error
+        layout = replace(layout, doubts=(*layout.doubts, advice)) if advice else layout
     if files.sign_file(location) != signature:
         raise FileStillChanging(location)
-    return log
+    # Without the head, as there may be thousands of logs.
+    text = replace(text, head=b"") if text else None
+    return LogFile(location, digest, size, signature, container, encoding, layout, text)
 
 
-def _detect_layout(log: LogFile, text: FileScan, dataset: Dataset) -> Layout:
-    if text.has_nul and text.head.count(0) > len(text.head) // 10:
+def _check_location(location: Path) -> None:
+    """Check that a file's name is UTF-8, and that no folder `column=value` holds it, whose values only a query reads.
+
+    Raises:
+        InputError: one of these does not hold.
+    """
+    if SURROGATE.search(str(location)):
+        raise InputError(f"{location}: its name is not UTF-8 text. Rename it.")
+    folders = list(itertools.takewhile(PARTITION.fullmatch, reversed(location.parts[:-1])))
+    if folders:
+        root, form = location.parents[len(folders)], "parquet" if location.suffix == ".parquet" else "csv"
         raise InputError(
-            f"{log.path}: is a binary file, or text in an encoding to state, such as\n\nencoding = "
-            f'"utf-16-{"be" if text.head[0] == 0 else "le"}"'
+            f"{location}: the folder {folders[0]} holds values of a column, which only a query reads. State it in the "
+            f"data set's file:\n\n[source]\nquery = \"select * from read_{form}('{root}/**/*{location.suffix}', "
+            'hive_partitioning = true)"'
         )
-    advice = "" if text.is_utf8 else files.explain_encoding(log.location, log.container)
-    try:
-        layout = layouts.detect_text(log.path, text, dataset)
-    except InputError as error:
-        if not advice:
-            raise
-        raise InputError(f"{log.path}: is not UTF-8 text. {advice}\n\nThen: {error}") from error
-    return replace(layout, doubts=(*layout.doubts, *filter(None, [advice])))
