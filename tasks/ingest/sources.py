@@ -170,7 +170,9 @@ def _scan_file(location: Path, dataset: Dataset, known: Collection[str]) -> LogF
         try:
             layout = layouts.detect_text(str(location), text, dataset)
         except InputError as error:
-            raise InputError(f"{error}\n\n{advice}".strip()) from error
+            if not advice:
+                raise
+            raise InputError(f"{error}\n\n{advice}") from error
         layout = replace(layout, doubts=(*layout.doubts, advice)) if advice else layout
     if files.sign_file(location) != signature:
         raise FileStillChanging(location)
