@@ -73,13 +73,6 @@ def test_a_text_is_read_in_pieces_to_its_end(home, tmp_path, monkeypatch):
     assert ([event[2:4] for event in events], rejects) == (expected, [])
 
 
-def test_a_line_longer_than_duckdbs_own_limit(home, tmp_path):
-    items = [str(item) for item in range(400_000)]
-    events, rejects = read_logs(home, "gowalla", [write_file(tmp_path / "log", f"7 {' '.join(items)}\n8 1\n")])
-    assert len(" ".join(items)) > 2_000_000 and rejects == []
-    assert [event[3] for event in events] == [*sorted(items), "1"]
-
-
 GOOD = {
     "netflix": "7:\n10,4,2004-01-01\n",
     "ml-1m": "user_id,item_id,rating,timestamp\na,b,3,1000000000\n",
@@ -88,13 +81,11 @@ GOOD = {
 BAD = [
     ("netflix", "10,four,2004-01-01", "value is not a number"),
     ("netflix", "10,4,2004-02-30", "time is not a date or time"),
-    ("netflix", "10,4,204-01-01", "time is not a date or time"),
     ("netflix", "10,4,2999-01-01", "time is later than the clock by over max_future_days = 1 of the data set's file"),
     ("netflix", "10,5.5,2004-01-01", "value is above value_max = 5 of the data set's file"),
     ("netflix", "1\udcff,4,2004-01-01", "not UTF-8"),
     ("netflix", "10,4,2004-01-01,5", "4 fields instead of 3"),
     ("ml-1m", "a,,3,1", "names no item"),
-    ("ml-1m", "a,b,NaN,1", "value is not finite"),
     ("ml-1m", "a\udcff,b,3,1", "not UTF-8"),
     ("ml-1m", "x" * 5000, "1 fields instead of 4"),
     ("ml-1m", '"a,b,3,1', "quotes do not pair"),

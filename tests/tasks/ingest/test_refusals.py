@@ -28,7 +28,6 @@ REFUSED = {  # content, the data set's file, the sentence
     "old workbook": (b"\xd0\xcf\x11\xe0" + bytes(600), {}, "cannot be read (CalamineError: Cannot detect file format)"),
     "picture": (b"\x89PNG\r\n\x1a\n" + bytes(60), {}, ": is a binary file"),
     "unpaired quote": ('user,"sku\na,x\n', {}, "line 1: the quotes of its header do not pair"),
-    "page": ("<!DOCTYPE html>\n<p>Not found\n", {}, "without a header. Which column is the user and which the item?"),
     "cut JSON": ('{"user_id": "u1", "item', {}, "is JSON without an object on each line"),
     "no header": ("1,2,3\n1,2,3\n", {}, "3 columns, delimiter \",\", without a header. Which column is the user and"),
     "number of a named column": ("who,sku,n\na,x,k\n", {"columns": {"user": 1, "item": 2}}, "State them by name"),
