@@ -10,7 +10,7 @@ import pytest
 from oneclass.data_contracts import ContractBroken
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.errors import InputError, OneclassError
-from oneclass.tasks.ingest import landing, load, sources
+from oneclass.tasks.ingest import landing, layouts, load
 from oneclass.tasks.ingest.landing import IngestSettings
 from oneclass.tasks.ingest.stage import ingest
 from oneclass.tasks.run_summary import describe_success
@@ -140,14 +140,14 @@ def test_files_of_other_programs_and_those_put_away_are_no_input(home, dataset):
 
 def test_a_file_that_is_being_written_is_left_for_the_next_run(home, dataset, caplog, monkeypatch):
     write_csv(home.landing / "ratings-1.csv", "a,x,5")
-    growing, detect = write_csv(home.landing / "ratings-2.csv", "b,x,5"), sources._detect_layout
+    growing, detect = write_csv(home.landing / "ratings-2.csv", "b,x,5"), layouts.detect_text
 
-    def meanwhile(log, *more):
-        if log.location == growing:
+    def meanwhile(path, *more):
+        if path == str(growing):
             write_csv(growing, "b,x,5", "b,y,5")
-        return detect(log, *more)
+        return detect(path, *more)
 
-    monkeypatch.setattr(sources, "_detect_layout", meanwhile)
+    monkeypatch.setattr(layouts, "detect_text", meanwhile)
     ingest(home, dataset, [], "run-1")
     assert list_set_aside(home, "run-1") == []
     assert query_rows(home, USERS) == [("a",)] and growing.exists() and "left for the next run" in caplog.text

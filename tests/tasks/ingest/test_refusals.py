@@ -91,7 +91,6 @@ READ = {  # content, events, what is said of the others
     "equal times": ("user,sku,date\na,x,2025-03-01\nb,x,2025-03-01\n",
                     ["a x 2025-03-01 00:00:00", "b x 2025-03-01 00:00:00"], "all times are equal"),
     "rounded ids": ("user,sku\n8.55E+12,x\nb,y\n", ["8.55E+12 x", "b y"], "1 ids of the user are rounded"),
-    "separated thousands": ("user,sku\n1.234,x\n9,y\n", ["1.234 x", "9 y"], "separated thousands, such as 1.234"),
     "unseen blanks": ("user,sku\na,x\na\u00a0,y\n\u200ba,z\n", ["a x", "a y", "a z"], "2 ids of the user have blanks"),
     "normal forms": ("user,sku\nJo\u0308,x\nJ\u00f6,y\n", ["Jo\u0308 x", "J\u00f6 y"], "two normal forms of Unicode"),
     "lists without brackets": ("user,sku\na,x|y\n", ["a x|y"], "unnest(string_split(COLUMN, '|'))"),
