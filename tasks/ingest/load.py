@@ -143,7 +143,7 @@ def _parse(log: LogFile, layout: Layout, path: Path, dataset: Dataset, limit: in
     # A cheap look spares most ids the trimming.
     trims, occurred_at = "true", "null::timestamp"
     if log.text and log.text.is_ascii:
-        trims = "ends_with({0}, ' ') or ascii({0}) <= 32" if log.text.has_blank else "false"
+        trims = "ends_with({0}, ' ') or ends_with({0}, chr(9)) or ascii({0}) <= 32" if log.text.has_blank else "false"
     if layout.form == "netflix":
         occurred_at = "try_cast(time as timestamp)"
     elif "time" in dict(layout.columns):

@@ -271,8 +271,8 @@ def read_netflix(case: Case, lines: list[str]) -> Iterator[Event | None]:
     for line in lines:
         fields = line.split(",")
         fields = fields[:3] if not any(fields[3:]) else fields
-        if ":" in line and len(fields) == 1:
-            match = MOVIE.fullmatch(line)
+        if ":" in fields[0] and not any(fields[1:]):
+            match = MOVIE.fullmatch(fields[0])
             movie = match[1] if match else None
             yield from [] if match else [None]
         elif not re.fullmatch(r"\s*,*", line):
@@ -293,4 +293,5 @@ def read_adjacency(case: Case, lines: list[str]) -> Iterator[Event | None]:
                 yield None
                 continue
             user = str(number)
-        yield from (parse_event(case, {"user": user, "item": item}) for item in sorted(items))
+        events = (parse_event(case, {"user": user, "item": item}) for item in items)
+        yield from sorted(events, key=lambda event: event[1] if event else "")
