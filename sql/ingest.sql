@@ -210,7 +210,7 @@ select
         where arrivals.file_id = log_files.file_id and arrivals.sha256 = log_files.sha256
             and outcome in ('new', 'changed')
     ) as name,
-    path, sha256, bytes, events, rejects, coalesce(content_sha256, sha256) as content_sha256,
+    path, sha256, events, rejects, coalesce(content_sha256, sha256) as content_sha256,
     coalesce(names_columns, false) as names_columns
 from operations.log_files
 order by file_id

@@ -22,9 +22,6 @@ from oneclass.tasks.ingest.sources import LogFile
 from oneclass.tasks.stores import warehouse
 from oneclass.tasks.stores.home import Home
 
-MAX_SUGGESTED_SHARE = 0.5
-"""Where more lines are rejected, the log is misread rather than damaged."""
-
 LineCounts = tuple[int, int, int, int, str]
 """A log's events, rejects and lines, and the line and reason of its first reject."""
 
@@ -37,7 +34,6 @@ class KnownFile:
     name: str
     path: str
     sha256: str
-    size: int
     events: int
     rejects: int
     content_sha256: str
@@ -139,7 +135,8 @@ def refuse_rejects(logs: Mapping[int, LogFile], counts: Mapping[int, LineCounts]
         advice = "Mend the lines, convert the log to CSV or Parquet, or name another."
         if "not UTF-8" in reason:
             advice = explain_encoding(log.location, log.container)
-        elif rejects <= MAX_SUGGESTED_SHARE * lines:
+        # Where more are rejected, the log is misread rather than damaged.
+        elif rejects <= lines / 2:
             allowed = math.ceil(1000 * rejects / lines) / 1000
             advice = f"Mend the lines; or, to leave them out, allow for them:\n\nmax_reject_share = {allowed:g}"
         elif "fields instead of" in reason:

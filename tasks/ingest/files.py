@@ -115,7 +115,7 @@ def hash_file(path: str | Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-@dataclass(frozen=True)
+@dataclass
 class FileScan:
     """The properties of a text log's bytes.
 
@@ -128,55 +128,46 @@ class FileScan:
         is_uniform: whether all lines end in LF, or all in CRLF, as DuckDB requires.
     """
 
-    sha256: str
-    size: int
-    head: bytes = field(repr=False)
-    lines: int
-    max_line_bytes: int
-    has_blank: bool
-    has_nul: bool
-    is_ascii: bool
-    is_utf8: bool
-    is_uniform: bool
+    sha256: str = ""
+    size: int = 0
+    head: bytes = field(default=b"", repr=False)
+    lines: int = 0
+    max_line_bytes: int = 0
+    has_blank: bool = False
+    has_nul: bool = False
+    is_ascii: bool = True
+    is_utf8: bool = True
+    is_uniform: bool = True
 
 
 def scan_stream(stream: IO[bytes]) -> FileScan:
     """Scan the stream to its end, in about the time of hashing it."""
-    lf = cr = crlf = size = open_bytes = longest = 0
-    digest, decoder = hashlib.sha256(), codecs.getincrementaldecoder("utf-8")()
-    has_blank = has_nul = False
-    is_ascii = is_utf8 = True
-    head = chunk = b""
+    scan, digest, decoder = FileScan(), hashlib.sha256(), codecs.getincrementaldecoder("utf-8")()
+    lf = cr = crlf = open_bytes = 0
+    chunk = b""
     while piece := stream.read(CHUNK_BYTES):
         chunk = piece
         while chunk.endswith(b"\r") and (more := stream.read(1)):
             chunk += more  # CRLF in one piece
-        head = head or chunk[:HEAD_BYTES]
+        scan.head = scan.head or chunk[:HEAD_BYTES]
+        scan.size += len(chunk)
         digest.update(chunk)
         lf += int(np.count_nonzero(np.frombuffer(chunk, np.uint8) == ord("\n")))
         if b"\r" in chunk:
             cr, crlf = cr + chunk.count(b"\r"), crlf + chunk.count(b"\r\n")
         # Since the beginning of the last chunk with a line end, in which the current line may have begun.
         open_bytes += len(chunk)
-        longest = max(longest, open_bytes)
+        scan.max_line_bytes = max(scan.max_line_bytes, open_bytes)
         open_bytes = len(chunk) if b"\n" in chunk or b"\r" in chunk else open_bytes
-        has_blank = has_blank or b" " in chunk or b"\t" in chunk
-        has_nul = has_nul or b"\0" in chunk
+        scan.has_blank = scan.has_blank or b" " in chunk or b"\t" in chunk
+        scan.has_nul = scan.has_nul or b"\0" in chunk
         if not chunk.isascii() or decoder.getstate()[0]:
-            is_ascii, is_utf8 = False, is_utf8 and _is_utf8(chunk, decoder)
-        size += len(chunk)
-    return FileScan(
-        sha256=digest.hexdigest(),
-        size=size,
-        head=head,
-        lines=lf + cr - crlf + (chunk[-1:] not in (b"", b"\n", b"\r")),
-        max_line_bytes=longest,
-        has_blank=has_blank,
-        has_nul=has_nul,
-        is_ascii=is_ascii,
-        is_utf8=is_utf8 and not decoder.getstate()[0],
-        is_uniform=cr == 0 or lf == cr == crlf,
-    )
+            scan.is_ascii, scan.is_utf8 = False, scan.is_utf8 and _is_utf8(chunk, decoder)
+    scan.sha256 = digest.hexdigest()
+    scan.lines = lf + cr - crlf + (chunk[-1:] not in (b"", b"\n", b"\r"))
+    scan.is_utf8 = scan.is_utf8 and not decoder.getstate()[0]
+    scan.is_uniform = cr == 0 or lf == cr == crlf
+    return scan
 
 
 def _is_utf8(data: bytes, decoder: codecs.IncrementalDecoder | None = None) -> bool:

@@ -106,8 +106,7 @@ def quarantine_files(home: Home, refused: Iterable[FileRefused]) -> None:
         reason = file.reason.splitlines()[0]
         text = (
             f"{file.shown} was set aside; no line of it was taken into the warehouse of {home.dataset}.\n\n"
-            f"Why: {file.reason}\n\nMend the file, or the data set's file where that is wrong, put it back at the "
-            "path above, and remove this note; the next run reads it. Other files were not held up.\n"
+            f"Why: {file.reason}\n\nMend the file or the data set's file, put it back, and remove this note.\n"
         )
         try:
             note = _note_of(move_file(home, file.location, QUARANTINE, text))
@@ -125,10 +124,10 @@ def move_file(home: Home, location: Path, folder: str, note: str = "") -> Path:
     relative, name = location.relative_to(home.landing), escape_controls(location.name)
     target = home.landing / folder / relative
     is_taken = any(map(os.path.lexists, (target, _note_of(target)))) or any(map(Path.is_file, target.parents))
-    is_long = len(os.fsencode(name)) > MAX_NAME_BYTES
-    if is_long or is_taken or escape_controls(str(relative)) != str(relative):
-        name = f"{Path(name).stem[:40]}{Path(name).suffix[:8]}" if is_long else name
-        target = home.landing / folder / hash_file(location)[:16] / name
+    is_odd = len(os.fsencode(name)) > MAX_NAME_BYTES or escape_controls(str(relative)) != str(relative)
+    if is_taken or is_odd:
+        short = f"{Path(name).stem[:40]}{Path(name).suffix[:8]}"
+        target = home.landing / folder / hash_file(location)[:16] / short
     durable.make_folder(target.parent)
     if note:
         _note_of(target).write_text(note, encoding="utf-8")

@@ -98,12 +98,11 @@ def scan_logs(
                 logger.warning("%s It is left for the next run.", error)
             except FileRefused as error:
                 refused.append(error)
-    named = next((log.path for log in result if log.layout and log.layout.names_columns), "")
-    if named or columns_named:
+    logs = (log.path for log in result if log.layout and log.layout.names_columns)
+    if named := next(logs, "another log in the warehouse" if columns_named else ""):
         unnamed = [log for log in result if log.layout and log.layout.is_by_form]
-        other = named or "another log in the warehouse"
         why = (
-            f"has no header, and {other} of the same data set names its columns: a part may have lost them. Add the "
+            f"has no header, and {named} of the same data set names its columns: a part may have lost them. Add the "
             "header, or state the columns by number, such as --user 1 --item 2."
         )
         refused += [FileRefused(log.location, f"{log.path}, line 1: {why}") for log in unnamed]
@@ -176,8 +175,8 @@ def _scan_file(location: Path, dataset: Dataset, known: Collection[str]) -> LogF
         layout = replace(layout, doubts=(*layout.doubts, advice)) if advice else layout
     if files.sign_file(location) != signature:
         raise FileStillChanging(location)
-    # Without the head, as there may be thousands of logs.
-    text = replace(text, head=b"") if text else None
+    if text:
+        text.head = b""  # as there may be thousands of logs
     return LogFile(location, digest, size, signature, container, encoding, layout, text)
 
 

@@ -63,25 +63,24 @@ def ingest(
         raise InputError(describe_expected_sources(home, dataset))
     unread = [] if named else _list_unread(home, dataset, waiting)
     refused: list[FileRefused] = []
-    is_night = not named and not replace
     limits = {"hours_old": settings.fresh_within_hours, "reject_share": dataset.max_reject_share}
+    night = None if named or replace else limits
     digests, columns_named = {one.sha256 for one in known}, any(one.names_columns for one in known)
-    logs = scan_logs(paths, dataset, digests, refused if is_night else None, columns_named=columns_named)
+    logs = scan_logs(paths, dataset, digests, refused if night else None, columns_named=columns_named)
     while True:
         if refused and not logs and not known:
             landing.quarantine_files(home, refused)
             raise refused[0]
         arrivals = file_registry.plan_ingest(home, known, logs)
-        told = [*unread, *refused]
         try:
-            alarms = _write_events(home, dataset, run_id, arrivals, told, limits if is_night else None, replace=replace)
+            alarms = _write_events(home, dataset, run_id, arrivals, [*unread, *refused], night, replace=replace)
             break
         except* FileRefused as errors:
-            found = [error for error in errors.exceptions if isinstance(error, FileRefused)]
-        if not is_night:
-            raise found[0]
-        refused += found
-        logs = [log for log in logs if log.location not in {file.location for file in found}]
+            found = {error.location: error for error in errors.exceptions if isinstance(error, FileRefused)}
+        refused += found.values()
+        if not night:
+            raise refused[0]
+        logs = [log for log in logs if log.location not in found]
     landing.quarantine_files(home, refused)
     for log in logs if not named and settings.keep_files == "move" else ():
         # A file that was written to since is left to the next run.
@@ -100,8 +99,7 @@ def _list_unread(home: Home, dataset: Dataset, waiting: Iterable[Path]) -> list[
     unread = [FileRefused(path, why, "unmatched") for path in misfits]
     why = f"in landing/{landing.QUARANTINE} since an earlier night; a note beside it says why"
     aside = landing.list_landing_files(home.landing / landing.QUARANTINE)
-    unread += [FileRefused(path, why) for path in aside if not path.name.endswith(landing.NOTE_SUFFIX)]
-    return unread
+    return unread + [FileRefused(path, why) for path in aside if not path.name.endswith(landing.NOTE_SUFFIX)]
 
 
 def _write_events(
