@@ -180,11 +180,10 @@ def record_arrivals(
             changes.append((log.path, one.name, one.outcome, one.file_id, log.sha256, *now, *before, None))
     for file in unread:
         changes.append((file.shown, name_log(home, file.shown), file.outcome, None, None, 0, 0, 0, 0, file.reason))
-    names = "file_id", "path", "sha256", "bytes", "events", "rejects", "content_sha256", "names_columns"
+    names = ["file_id", "path", "sha256", "bytes", "events", "rejects", "content_sha256", "names_columns"]
     frame = pl.DataFrame(logs, names, orient="row").with_columns(ingested_at=datetime.now(UTC).replace(tzinfo=None))
     warehouse.insert(connection, "operations.log_files", frame)
     of_log = "path", "name", "outcome", "file_id", "sha256", "events", "rejects"
-    frame = pl.DataFrame(
-        changes, [*of_log, "events_before", "rejects_before", "reason"], orient="row", infer_schema_length=None
-    )
+    names = [*of_log, "events_before", "rejects_before", "reason"]
+    frame = pl.DataFrame(changes, names, orient="row", infer_schema_length=None)
     warehouse.insert(connection, "operations.arrivals", frame.with_columns(run_id=pl.lit(run_id)))

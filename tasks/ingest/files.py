@@ -77,12 +77,7 @@ def detect_container(path: Path, encoding: str = "") -> str:
 
 
 def open_text(path: Path, container: str, encoding: str = "") -> IO[bytes]:
-    """Open a file's text in UTF-8: of a workbook lines of CSV.
-
-    Args:
-        container: of `detect_container`.
-        encoding: of the text; by default UTF-8, or UTF-16 where it begins with the mark of it.
-    """
+    """Open a file's text in UTF-8, whatever its `encoding`, UTF-16 with a mark among them; of a workbook CSV."""
     if container == "workbook":
         return _read_workbook(path)
     stream = _decompress(path, container)
@@ -104,7 +99,7 @@ def explain_encoding(path: Path, container: str) -> str:
     """Return what to do about text that is not UTF-8, or whose lines are in two encodings."""
     with open_text(path, container) as stream:
         lines = [line for line in stream.read(4 * CHUNK_BYTES).splitlines() if not line.isascii()]
-    if utf8 := sum(map(_is_utf8, lines)):
+    if utf8 := sum(line == line.decode(errors="ignore").encode() for line in lines):
         return f"{utf8} of {len(lines)} lines with letters beyond ASCII are UTF-8, the others are not: convert them."
     return 'It is not UTF-8 text: state its encoding in the data set\'s file, such as\n\nencoding = "windows-1252"'
 
@@ -162,20 +157,16 @@ def scan_stream(stream: IO[bytes]) -> FileScan:
         scan.has_blank = scan.has_blank or b" " in chunk or b"\t" in chunk
         scan.has_nul = scan.has_nul or b"\0" in chunk
         if not chunk.isascii() or decoder.getstate()[0]:
-            scan.is_ascii, scan.is_utf8 = False, scan.is_utf8 and _is_utf8(chunk, decoder)
+            scan.is_ascii = False
+            try:
+                decoder.decode(chunk)
+            except UnicodeDecodeError:
+                scan.is_utf8 = False
     scan.sha256 = digest.hexdigest()
     scan.lines = lf + cr - crlf + (chunk[-1:] not in (b"", b"\n", b"\r"))
     scan.is_utf8 = scan.is_utf8 and not decoder.getstate()[0]
     scan.is_uniform = cr == 0 or lf == cr == crlf
     return scan
-
-
-def _is_utf8(data: bytes, decoder: codecs.IncrementalDecoder | None = None) -> bool:
-    try:
-        decoder.decode(data) if decoder else data.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def _decompress(path: Path, container: str) -> IO[bytes]:

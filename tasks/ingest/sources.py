@@ -31,9 +31,7 @@ class LogFile:
     """A readable log.
 
     Attributes:
-        location: the file on disk.
-        sha256: of the file's bytes on disk.
-        size: their number.
+        sha256, size: of the file's bytes on disk.
         signature: of `files.sign_file` when its bytes were read.
         container: of `files.detect_container`.
         encoding: of its text, if it is not UTF-8.
@@ -82,7 +80,7 @@ def scan_logs(
         InputError: a path has no log, or a log is unreadable, or changed meanwhile.
     """
     result: list[LogFile] = []
-    refused: list[FileRefused] = []
+    refused = [] if rejected is None else rejected
     for path in map(Path, paths):
         with refuse_unreadable(path):
             locations = expand_path(path, dataset)
@@ -109,8 +107,6 @@ def scan_logs(
         result = [log for log in result if log not in unnamed]
     if refused and rejected is None:
         raise refused[0]
-    if rejected is not None:
-        rejected += refused
     return result
 
 
@@ -188,8 +184,7 @@ def _check_location(location: Path) -> None:
     """
     if SURROGATE.search(str(location)):
         raise InputError(f"{location}: its name is not UTF-8 text. Rename it.")
-    folders = list(itertools.takewhile(PARTITION.fullmatch, reversed(location.parts[:-1])))
-    if folders:
+    if folders := list(itertools.takewhile(PARTITION.fullmatch, reversed(location.parts[:-1]))):
         root, form = location.parents[len(folders)], "parquet" if location.suffix == ".parquet" else "csv"
         raise InputError(
             f"{location}: the folder {folders[0]} holds values of a column, which only a query reads. State it in the "

@@ -112,13 +112,7 @@ def _write_events(
     *,
     replace: bool,
 ) -> list[str]:
-    """Load the new logs and delete those they replace, in one transaction. Without new logs, only check the contract.
-
-    Args:
-        night: the highest value of figures of the night; None if it is none.
-
-    Returns:
-        The alarms to raise.
+    """Load the new logs and delete those they replace, in one transaction, and return the alarms to raise.
 
     Raises:
         FileRefused: a log cannot be read. Logs of a night with too many rejects come together in an ExceptionGroup.
@@ -131,9 +125,7 @@ def _write_events(
     try:
         with stages.run_stage(home, run_id, "ingest", parameters) as connection:
             for table in TABLES if replace or gone else ():
-                connection.execute(
-                    f"delete from {table} where $all or file_id in $gone", {"all": replace, "gone": gone}
-                )
+                connection.execute(f"delete from {table} where ? or file_id in ?", [replace, gone])
             if new:
                 home.spill.mkdir(exist_ok=True)
                 label = f"reading {len(new):,} logs, {sum(log.size for log in new.values()) / 1e6:,.0f} MB"
