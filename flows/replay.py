@@ -58,7 +58,9 @@ def prepare_replay(given: ReplayParameters) -> RunSettings | str:
     """
     _requested_days(given)
     parameters = given.to_backfill(since=None, until=None)
-    run = resolve_settings(parameters, None if given.dry_run else scan_sources(parameters))
+    if not given.dry_run:
+        scan_sources(parameters)
+    run = resolve_settings(parameters)
     nights = plan_replay(given, run)
     if given.dry_run or not _missing_days(nights):
         return format_plan(given, run, nights)

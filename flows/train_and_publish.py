@@ -70,7 +70,7 @@ def train_models(
         for protocol in dict.fromkeys(weighed_by.values())
     }
     blends = {name: chosen[weighed_by[name]].find_settings(splits.digests.get(name)) for name in weighed_by}
-    settings_of = {name: {BLEND_MODEL: blends[name]} for name in protocols if blends[name]}
+    settings_of = {name: {BLEND_MODEL: settings} for name in protocols if (settings := blends[name])}
     stored = _take_stored_fits(run, run_id, splits, settings_of)
     for name, settings in settings_of.items():
         blended_run, missing = _with_blend(components_run, settings[BLEND_MODEL]), [] if stored[name] else [BLEND_MODEL]
@@ -115,7 +115,7 @@ def _choose_blend(
 ) -> BlendChoice:
     """Return the blend's settings: those given, or components and weights chosen on a protocol's validation users."""
     if "components" in run.given.get(BLEND_MODEL, ()) or BLEND_MODEL in run.dataset.models:
-        return BlendChoice(settings=run.models[BLEND_MODEL])
+        return BlendChoice(settings=run.models[BLEND_MODEL])  # pyright: ignore[reportArgumentType]  (the blend's)
     if protocol is None:
         logger.info("blend: no protocol of this run has validation edges to weigh models by")
         return BlendChoice()

@@ -83,16 +83,16 @@ class Model(Estimator[SettingsT], ABC):
         Raises:
             TypeError, ValueError: it is no matrix of counts with an edge, or the options do not match it or the model.
         """
-        ids = None
+        ids, matrix = None, interactions
         if not isinstance(interactions, np.ndarray) and not issparse(interactions):
             ids = _load("by_id").AnswersById.read(interactions)
-            interactions, options = ids.table.matrix, ids.add_features(options)
-        degrees, self._cache = count_item_degrees(check_interactions(interactions)), None
-        options.check(self, interactions.shape)
+            matrix, options = ids.table.matrix, ids.add_features(options)
+        degrees, self._cache = count_item_degrees(check_interactions(matrix)), None
+        options.check(self, matrix.shape)
         self.ids, self.item_degrees, self.item_features = ids, degrees, options.item_features
-        self.params = self.settings.resolve(interactions)
+        self.params = self.settings.resolve(matrix)
         with options.watch(self.name, progress) as watched:
-            self._fit(interactions, watched)
+            self._fit(matrix, watched)
         self._cache = {}
         return self
 

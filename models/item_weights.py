@@ -3,7 +3,7 @@
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_matrix, issparse
+from scipy.sparse import csr_matrix
 from typing_extensions import TypeVar
 
 from oneclass.models.base import Model
@@ -33,11 +33,12 @@ class ItemWeights(Model[RecencyT]):
     def contributions(self, history: csr_matrix, items: np.ndarray) -> np.ndarray:
         """Return the weights between the items of the history and `items`, times their recency weights."""
         rows, table = history.indices, self.weights
-        found = gather_entries(table, rows, items) if issparse(table) else table[rows[:, None], items]
+        found = table[rows[:, None], items] if isinstance(table, np.ndarray) else gather_entries(table, rows, items)
         return recency_weights(history, self.params.recency_exponent)[:, None] * found
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
-        times = sparse_times if issparse(self.weights) else pattern_times
+        is_dense = isinstance(self.weights, np.ndarray)
+        times = pattern_times if is_dense else sparse_times
         with kernel_threads(self.threads):
             scores = times(histories, self.weights, recency_weights(histories, self.params.recency_exponent))
             if getattr(self.params, "intercept", False):
@@ -49,7 +50,7 @@ class ItemWeights(Model[RecencyT]):
     def _arrays(self) -> dict[str, np.ndarray]:
         table = self.weights
         arrays = {name: value for name, value in vars(self).items() if name == "offset"}
-        if not issparse(table):
+        if isinstance(table, np.ndarray):
             return {"weights": table, **arrays}
         return {"indptr": table.indptr, "indices": table.indices, "values": table.data, **arrays}
 

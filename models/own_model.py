@@ -68,7 +68,9 @@ class OwnModel(Model):
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
         found: Any = self._own_scores(histories)
-        scores = np.array(found.toarray() if issparse(found) else found, dtype=np.float32)
+        # scipy-stubs gives what `issparse` finds no attribute
+        dense = found.toarray() if issparse(found) else found  # pyright: ignore[reportAttributeAccessIssue]
+        scores = np.array(dense, dtype=np.float32)
         if scores.shape != histories.shape:
             raise ValueError(
                 f"{type(self).__name__}.scores: returns an array of shape {scores.shape} for histories of shape "
@@ -90,7 +92,8 @@ class OwnModel(Model):
         arrays = {}
         for name, value in self._learned().items():
             if issparse(value):
-                arrays |= {f"{name}.{part}": np.asarray(getattr(csr_matrix(value), part)) for part in SPARSE_PARTS}
+                table = csr_matrix(value)  # pyright: ignore[reportCallIssue, reportArgumentType]  (see `_scores`)
+                arrays |= {f"{name}.{part}": np.asarray(getattr(table, part)) for part in SPARSE_PARTS}
             else:
                 arrays[name] = np.asarray(value)
         return arrays

@@ -4,6 +4,7 @@ import json
 import platform
 import shlex
 from collections.abc import Iterable
+from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -70,7 +71,8 @@ def write_citation(home: Home, run_id: str | None, target: Path | None) -> Path:
         if chosen.is_empty():
             known = ", ".join(runs["run_id"].head(5)) or "none"
             raise InputError(f"--run {run_id or ''}: {home.dataset} has no such evaluated run. The latest: {known}.")
-        run_id, settings, code_version, ended_at = chosen.row(0)
+        evaluated: tuple[str, str, str, datetime] = chosen.row(0)
+        run_id, settings, code_version, ended_at = evaluated
         # one row per log file
         query = "select path, sha256, bytes, events from operations.log_files where ingested_at <= $until order by path"
         files = warehouse.query(connection, query, until=ended_at).to_dicts()

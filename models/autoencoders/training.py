@@ -127,12 +127,12 @@ class Training:
         is_kept = torch.rand(rows.nnz, generator=generator, dtype=torch.float64) >= dropout
         values = is_kept / torch.from_numpy(np.sqrt(counts)[places] * (1 - dropout))
         noise = torch.randn((len(users), getattr(self.chosen, "latent", 0)), generator=generator)
-        users, items, places, starts = (
+        row_users, items, places, starts = (
             torch.from_numpy(array.astype(np.int64)).to(self.device)
             for array in (users, rows.indices, places, rows.indptr[:-1])
         )
         values, counts, noise = (tensor.to(self.device, kind) for tensor in (values, torch.from_numpy(counts), noise))
-        return Batch(users, items, places, values, starts, counts, noise, self.updates)
+        return Batch(row_users, items, places, values, starts, counts, noise, self.updates)
 
     def weights(self) -> dict[str, np.ndarray]:
         """Return the weights by name; on a CPU these are views, which the next step changes."""

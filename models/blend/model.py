@@ -150,7 +150,7 @@ class Blend(Model[BlendSettings]):
         return total
 
     @property
-    def explains_cheaply(self) -> bool:
+    def explains_cheaply(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]  (it is only read)
         """Whether every component does."""
         return all(model.explains_cheaply for model in self.components)
 

@@ -220,7 +220,7 @@ class GraphFilter(Model[GraphFilterSettings]):
         return of_order * np.sqrt(histories.data, dtype=np.float32) if self.params.use_weights else of_order
 
     @property
-    def explains_cheaply(self) -> bool:
+    def explains_cheaply(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]  (it is only read)
         """Whether the filter is formed; otherwise contributions take passes over all edges."""
         return len(self.weights) > 0
 

@@ -1,6 +1,7 @@
 """What models take: users x items matrices of counts, checked before anything is computed from them."""
 
 import warnings
+from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_matrix
@@ -51,7 +52,7 @@ def check_edges(interactions: csr_matrix) -> None:
         raise ValueError(f"the {interactions.shape[0]} x {interactions.shape[1]} matrix of interactions has no edge")
 
 
-def check_matrix(matrix: csr_matrix, name: str) -> None:
+def check_matrix(matrix: Any, name: str) -> None:
     """Refuse anything but a users x items matrix of counts as the models take it.
 
     Raises:

@@ -156,9 +156,11 @@ class SANSA(Model[SANSASettings]):
         of_entries = recency_weights(histories, self.params.recency_exponent) * self.before[histories.indices]
         scores = np.zeros(histories.shape, dtype=np.float32)
         indptr, indices = as_read_only(histories.indptr, np.int64), as_read_only(histories.indices, np.int32)
-        tables = self.compute_once("tables", lambda: (sparse_table(self.roots), sparse_table(self.roots.T.tocsr())))
+        table, transposed = self.compute_once(
+            "tables", lambda: (sparse_table(self.roots), sparse_table(self.roots.T.tocsr()))
+        )
         with kernel_threads(self.threads):
-            _add_products(indptr, indices, as_read_only(of_entries, np.float32), *tables, scores)
+            _add_products(indptr, indices, as_read_only(of_entries, np.float32), table, transposed, scores)
             scores *= self.after
             below = self.compute_once("below", lambda: fallback_factors(self.item_degrees))
             return fill_popularity_fallback(scores, self.item_degrees, below)

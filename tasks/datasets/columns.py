@@ -36,11 +36,11 @@ class Columns(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    user: tuple[str, ...] | None = Field(None, min_length=1)
-    item: tuple[str, ...] | None = Field(None, min_length=1)
+    user: tuple[str, ...] | None = Field(default=None, min_length=1)
+    item: tuple[str, ...] | None = Field(default=None, min_length=1)
     value: tuple[str, ...] | None = None
     """Where a log has none, every event counts 1."""
-    time: tuple[str, ...] | None = Field(None, max_length=2)
+    time: tuple[str, ...] | None = Field(default=None, max_length=2)
     """Two names are those of the date and of the time of day."""
     event: tuple[str, ...] | None = None
     """The kind of event, with `[events]`."""

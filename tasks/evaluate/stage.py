@@ -178,13 +178,16 @@ def evaluate_lists(
         return found
     failed, degrees = found.evaluated.failed, _TrainingDegrees.of(tested)
     item_likes = strata.count_item_likes(tested)
+
+    def of_strata(targets: RankedTargets) -> Iterable[strata.StratumRow]:
+        return add_strata(targets, item_likes)
+
     pending = {name: submit(name) for name in names}
     for name in names:
         try:
             started = perf_counter()
             gathered = [jobs.gather_batches(name, of_split) for of_split in pending.pop(name)]
             logger.info("%s %s: evaluated in %.1f s", protocol, name, perf_counter() - started)
-            of_strata = partial(add_strata, item_likes=item_likes)
             ranked = list(
                 _ranked_lists(name, protocol, degrees, of_strata, gathered, is_folded=is_fold(split.protocol))
             )

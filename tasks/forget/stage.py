@@ -25,6 +25,7 @@ from oneclass.tasks.forget.files import UNKNOWN, FileEditor, StagedFile, match_w
 from oneclass.tasks.ingest import file_registry
 from oneclass.tasks.ingest.files import FileStillChanging
 from oneclass.tasks.ingest.landing import NOTE_SUFFIX
+from oneclass.tasks.ingest.sources import LogFile
 from oneclass.tasks.stores import checksums, durable, erasures, publications, runs, warehouse
 from oneclass.tasks.stores.home import Home
 
@@ -195,7 +196,7 @@ def _copy_rows(
     rewritten = {file.file_id: file.log for file in staged if file.file_id != UNKNOWN}
     texts = "select coalesce(content_sha256, sha256) from operations.log_files where file_id not in ?"
     contents = {text for (text,) in connection.execute(texts, [[*rewritten]]).fetchall()}
-    kept: dict[int, Any] = {}
+    kept: dict[int, LogFile] = {}
     for file_id, log in sorted(rewritten.items(), key=lambda one: one[0]):
         if log is not None and log.content_sha256 not in contents:
             kept[file_id] = log
@@ -210,8 +211,8 @@ def _copy_rows(
         connection.execute(f"insert into clean.{name} by name {rows}", values)
         if name in OF_LOGS:
             connection.execute(f"insert into clean.{name} by name from scratch.{name} where file_id in ?", [[*kept]])
-    for file_id, log in rewritten.items():
-        if file_id in kept:
+    for file_id in rewritten:
+        if log := kept.get(file_id):
             values = {"sha256": log.sha256, "bytes": log.size, "content": log.content_sha256, "file_id": file_id}
             _fetch(connection, "forget/log_files", **values)
         else:

@@ -138,9 +138,11 @@ def _read_delimited(
         names[:2] = ["id", "title"]  # MovieLens' older files have no header
     if len({*map(str.lower, names)}) < len(names):
         raise InputError(f"{path}, row {skip + 1}: two of the columns {', '.join(names)[:200]} have one name.")
-    options = {"delimiter": layout.delimiter, "quotechar": quote, "escapechar": quote, "auto_detect": False}
     columns = dict.fromkeys(names, "VARCHAR")
-    rows = connection.read_csv(file, header=has_header, skiprows=skip, columns=columns, **options)
+    rows = connection.read_csv(
+        file, header=has_header, skiprows=skip, columns=columns, delimiter=layout.delimiter, quotechar=quote,
+        escapechar=quote, auto_detect=False,
+    )  # fmt: skip
     return rows, skip + has_header + 1
 
 

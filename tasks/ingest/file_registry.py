@@ -122,7 +122,8 @@ def plan_ingest(home: Home, known_files: Sequence[KnownFile], logs: Sequence[Log
 def count_lines(connection: duckdb.DuckDBPyConnection, file_ids: Iterable[int]) -> dict[int, LineCounts]:
     """Count the events and rejects of logs, by their ids."""
     rows = connection.execute(sql.statement("ingest/counts"), {"file_ids": [*file_ids]}).fetchall()
-    return dict.fromkeys(file_ids, (0, 0, 0, 0, "")) | {row[0]: row[1:] for row in rows}
+    counts: dict[int, LineCounts] = dict.fromkeys(file_ids, (0, 0, 0, 0, ""))
+    return counts | {row[0]: row[1:] for row in rows}
 
 
 def refuse_rejects(logs: Mapping[int, LogFile], counts: Mapping[int, LineCounts], share: float) -> list[FileRefused]:

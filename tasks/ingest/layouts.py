@@ -114,7 +114,8 @@ def detect_text(path: str, text: FileScan, dataset: Dataset) -> Layout:
         layout = _detect_delimited(path, lines[lines.index(filled[0]) :], dataset)
         return replace(layout, skip=layout.skip + lines.index(filled[0]))
     sample = _make_sample(path, "", (), split_rows(filled, found))
-    return _detect_values(found, sample, dict(found.columns), dataset) if found.columns else found
+    columns = {role: int(place) for role, place in found.columns}
+    return _detect_values(found, sample, columns, dataset) if columns else found
 
 
 def detect_parquet(path: Path, dataset: Dataset) -> Layout:

@@ -117,7 +117,7 @@ def fetch_rows(
         try:
             # Attached files are not looked for in `file_search_path`.
             rows = connection.sql(re.sub(r"(?i)(?<=\battach ')(?!/|\w+:)", lambda _: f"{folder}/", query))
-            if rows is None:
+            if rows is None:  # pyright: ignore[reportUnnecessaryComparison] (of a statement without a result)
                 raise InputError(f"{called} gives no rows. End it with a select.")
             write(rows)
         except duckdb.Error as error:

@@ -149,7 +149,7 @@ def _write_events(
     for log in new.values():
         for doubt in log.layout.doubts if log.layout else ():
             logger.warning("%s: %s", log.path, doubt)
-    events, rejects = (sum(count[place] for count in counts.values()) for place in (0, 1))
+    events, rejects = sum(count[0] for count in counts.values()), sum(count[1] for count in counts.values())
     numbers = {"new log": len(new), "event": events, "reject": rejects, "known log": len(arrivals) - len(new)}
     logger.info("%s with %s and %s; %s skipped", *(count_things(number, noun) for noun, number in numbers.items()))
     return alarms

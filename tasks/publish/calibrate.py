@@ -50,7 +50,9 @@ def _fit(
     for matrices_digest, digest in judged:
         split, fit = matrices.load_split(home, matrices_digest), fits.load_fit(home, model, digest)
         part = split.parts.get("validation")
-        for users, items, is_like, weights in iterate_pairs(fit, split, part) if part else ():
+        if part is None:
+            continue
+        for users, items, is_like, weights in iterate_pairs(fit, split, part):
             like = fit.like(part.histories[users], users=None if part.rows is None else part.rows[users], items=items)
             assert like is not None
             exists = (items >= 0) & (weights > 0)

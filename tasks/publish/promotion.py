@@ -319,8 +319,9 @@ def _judge(
                 raise ValueError("its recency_exponent reads the order of likes, which tonight's split does not keep")
             if settings.reads_times and first.event_ages is None:
                 raise ValueError("it reads the times of events, which tonight's split does not keep")
-            given = {"model": candidate.model, "settings": settings, "seed": night.seed}
-            digests = [load_or_fit(night.home, matrices_digest=of, **given).digest for of, _ in night.judged]
+            digests = [
+                load_or_fit(night.home, of, candidate.model, settings, night.seed).digest for of, _ in night.judged
+            ]
         except Exception as error:
             if not is_model_error(error):
                 raise

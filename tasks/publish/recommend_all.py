@@ -52,7 +52,7 @@ def store_recommendations(
     cache = StageCache(
         connection,
         "publish",
-        [*(Path(module.__file__) for module in modules), Path(__file__), Path(rules.__file__).parent],
+        [*(Path(str(module.__file__)) for module in modules), Path(__file__), Path(rules.__file__).parent],
         reads=f"{spec.matrices_digest} {table_digest(connection, 'indexed.new_items')}",
         parameters={
             **spec._asdict(),

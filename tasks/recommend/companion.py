@@ -42,7 +42,7 @@ class ItemDescriptions(NamedTuple):
 
 def has_like(model: str) -> bool:
     """Whether a model has a like probability."""
-    return registry.MODELS[model]._like is not Model._like
+    return registry.MODELS[model]._like is not Model._like  # pyright: ignore[reportPrivateUsage] (what models override)
 
 
 def describe_items(

@@ -1,6 +1,7 @@
 """The tables of the page whose rows are those of the query of the same name; sentences on the input."""
 
 import json
+from collections.abc import Sequence
 
 from oneclass.tasks.html.numbers import format_count, format_percent, format_significant
 from oneclass.tasks.report.run_tables import Row, RunTables
@@ -62,7 +63,7 @@ def load_table(tables: RunTables, name: str) -> Table:
     return Table(name, caption, source, columns, tables.as_rows(name), cards=name not in SCROLLED)
 
 
-def describe_list_hits(rows: list[Row]) -> str:
+def describe_list_hits(rows: Sequence[Row]) -> str:
     """Summarize what the newest published lists found."""
     if not rows:
         return ""

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from markupsafe import Markup
@@ -131,7 +132,7 @@ def _draw_ranks_of_side(side: str, rows: list[Row], scores: dict[str, str]) -> P
     best = [model for model in scores if model != BASELINE][:MAX_HIGHLIGHTED]
     for model in reversed([model for model in scores if model in by_model]):
         looks = line_style(best.index(model)) if model in best else REFERENCE if model == BASELINE else FAINT
-        label = {"label": model} if looks is not FAINT else {}
+        label: dict[str, Any] = {"label": model} if looks is not FAINT else {}
         panel.axes.plot(bin_centres(by_model[model]), column_values(by_model[model], "mean_rank"), **looks, **label)
     set_rank_axes(panel, rows, side)
     add_legend_below(panel)
@@ -194,7 +195,7 @@ def calibration_distance(rows: list[Row]) -> float:
 
 def _draw_calibration_curve(model: str, rows: list[Row]) -> Panel:
     panel = new_panel(f"calibration-{model}", f"{model}: like probability against each reference")
-    panel.axes.plot([0, 1], [0, 1], **FAINT | {"linestyle": (0, (4, 3))})
+    panel.axes.plot([0, 1], [0, 1], linestyle=(0, (4, 3)), **FAINT)
     for number, (reference, judged) in enumerate(group_rows(rows, "reference").items()):
         errors = 2 * np.nan_to_num(column_values(judged, "standard_error"))
         panel.axes.errorbar(
@@ -266,12 +267,12 @@ def _draw_degrees_of_side(side: str, rows: list[Row], laws: list[Row]) -> Panel:
     panel = new_panel(f"degrees-{side}", f"{side.capitalize()}s by degree, with the fitted laws, on logarithmic axes")
     axes, degree, vertices = panel.axes, column_values(rows, "degree"), column_values(rows, "vertices")
     kept, most = thin_points(degree, vertices), max(2.0, vertices.max())
-    looks = {"color": LIGHT_COLOURS["blue"], "markersize": 5, "label": f"{side}s, {vertices.sum():,.0f}"}
-    axes.plot(degree[kept], vertices[kept], ".", **looks)
+    label = f"{side}s, {vertices.sum():,.0f}"
+    axes.plot(degree[kept], vertices[kept], ".", color=LIGHT_COLOURS["blue"], markersize=5, label=label)
     for row in sorted(laws, key=lambda row: row["aic"]):
         if (fitted := distribution_of_row(row)) is not None:
             x, expected = _expected_counts(fitted, vertices.sum(), degree.max())
-            looks = line_style(1 + list(FAMILIES).index(row["family"])) | {"marker": ""}
+            looks: dict[str, Any] = {**line_style(1 + list(FAMILIES).index(row["family"])), "marker": ""}
             axes.plot(x, expected, label=_family_label(row), **looks)
             most = max(most, expected.max(initial=0))
     set_log_axis(axes, "x", max(1, degree.min()), max(2, degree.max()))

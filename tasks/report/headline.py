@@ -1,5 +1,6 @@
 """Build the headline of the report, its KPI cards, and the sentences on the best model of each protocol."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -205,7 +206,7 @@ def build_quality_card(row: LeaderboardRow, nights: pl.DataFrame) -> KpiCard:
     return KpiCard("Quality", *numbers.format_with_error(value, error), note, f"main-{row.protocol}", line)
 
 
-def build_contracts_card(contracts: list[Row]) -> KpiCard:
+def build_contracts_card(contracts: Sequence[Row]) -> KpiCard:
     """Build the card of the number of contract rules met."""
     rules, broken, warnings = (sum(row[key] for row in contracts) for key in ("rules", "broken", "warnings"))
     if not rules:

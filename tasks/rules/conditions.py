@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 ITEM_USERS, USER_ITEMS = "history.users", "history.items"
 """The facts of the history: how many users have an item, and how many items a user has."""
 USER_PREFIX = "user."
-TYPES = {
+TYPES: dict[pl.DataType, str] = {
     pl.Boolean(): "boolean",
     pl.Float64(): "double",
     pl.String(): "varchar",

@@ -101,8 +101,9 @@ def split(
         result = cache.lookup()
         if not result or not all(matrices.has_split(home, digest) for digest in result["digests"].values()):
             with ThreadPoolExecutor(1) as writer:
-                write = partial(writer.submit, matrices.store_split, home)
-                result = rewrite_splits(connection, settings, arguments, write)
+                result = rewrite_splits(
+                    connection, settings, arguments, lambda split: writer.submit(matrices.store_split, home, split)
+                )
             cache.store(result)
         parameters |= result["drawn"]
         seen_items = SeenItems(**result["seen_items"])
@@ -314,8 +315,12 @@ def store_all_edges(home: Home, *, order: bool = False, timed: LikeSelection | N
         order, timed: as in `MatrixWriter`.
     """
     with warehouse.open_warehouse(home) as connection, ThreadPoolExecutor(1) as writer:
-        write = partial(writer.submit, matrices.store_split, home)
-        matrix_writer = MatrixWriter(connection, write, order=order, timed=timed)
+        matrix_writer = MatrixWriter(
+            connection,
+            lambda split: writer.submit(matrices.store_split, home, split),
+            order=order,
+            timed=timed,
+        )
         edges = explicit_negatives.add_explicit_negatives(connection, _build_all_edges(connection), seed=0)
         matrix_writer.store(add_new_items(connection, edges))
         digests = matrix_writer.digests()
