@@ -99,7 +99,6 @@ def match_columns(sample: Sample, dataset: Dataset) -> dict[str, int]:
         raise UnknownColumns(sample, f"Which column is {WHAT['event']}?", positions, ["event"])
     if len(found["time"]) > 1:
         positions["clock"] = found["time"][1]
-    _check_unique(sample, positions)
     return positions
 
 
@@ -125,11 +124,15 @@ def _find_known(names: Sequence[str], role: str) -> list[int]:
 def _find_stated(sample: Sample, role: str, stated: Sequence[str], dataset: Dataset) -> list[int]:
     """Return the places of the columns that the data set's file names; of `time` all, of others the first there is."""
     names = [name.strip(BLANKS).lower() for name in sample.names]
-    places = [names.index(name.strip().lower()) + 1 for name in stated if name.strip().lower() in names]
-    if (stated and not places) or (role == "time" and len(places) < len(stated)):
-        options = [role for role in ROLES if getattr(dataset.columns, role)]
-        absent = next(name for name in stated if name.strip().lower() not in names)
-        raise UnknownColumns(sample, f"None is called {absent}. Which column is {WHAT[role]}?", {}, options)
+    wanted = [name.strip().lower() for name in stated]
+    places = [names.index(name) + 1 for name in wanted if name in names]
+    what, options = "", [role for role in ROLES if getattr(dataset.columns, role)]
+    if twice := [name for name in wanted if names.count(name) > 1]:
+        what = f"Two are called {twice[0]}."
+    elif (stated and not places) or (role == "time" and len(places) < len(stated)):
+        what = f"None is called {next(name for name in wanted if name not in names)}."
+    if what:
+        raise UnknownColumns(sample, f"{what} Which column is {WHAT[role]}?", {}, options)
     return places if role == "time" else places[:1]
 
 
@@ -160,16 +163,6 @@ def _ask_for_unread(sample: Sample, positions: Mapping[str, int], role: str) -> 
         if times.are_times(cells) if role == "time" else all(map(times.NUMBER.fullmatch, cells)):
             question = f"Is {name.strip()}, or another column, {WHAT[role]}? If {without}, say --{role} -."
             raise UnknownColumns(sample, question, positions, [role])
-
-
-def _check_unique(sample: Sample, positions: Mapping[str, int]) -> None:
-    lowered = [name.strip().lower() for name in sample.names]
-    for role, position in positions.items():
-        if lowered.count(lowered[position - 1]) > 1:
-            raise InputError(
-                f"{sample.source}: two columns are called {lowered[position - 1]}, which is the {role}. Rename one, or "
-                "name another column under [columns] in the data set's file."
-            )
 
 
 def _describe_columns(sample: Sample) -> str:

@@ -2,8 +2,7 @@
 
 import json
 import tempfile
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ from oneclass.tasks.ingest.columns import UnknownColumns
 from oneclass.tasks.ingest.layouts import Layout
 from oneclass.tasks.ingest.load import load_logs
 from oneclass.tasks.ingest.query import fetch_rows
-from oneclass.tasks.ingest.sources import LogFile, scan_logs
+from oneclass.tasks.ingest.sources import scan_logs
 from oneclass.tasks.stores import durable, warehouse
 from oneclass.tasks.stores.home import Home
 
@@ -66,31 +65,15 @@ def inspect_logs(root: Path, dataset: Dataset, sources: Sequence[str], *, write:
     return f"{shown}\n\nThe data set's file, written to {path}:\n\n{toml}"
 
 
-@contextmanager
-def load_sample(
-    dataset: Dataset, paths: Sequence[Path], folder: Path
-) -> Generator[tuple[duckdb.DuckDBPyConnection, list[LogFile]]]:
-    """Load the beginning of each log into a database in memory; yields it and the logs.
-
-    Args:
-        folder: for copies.
-
-    Raises:
-        InputError: a path has no log, or a log is unreadable.
-    """
-    with duckdb.connect() as connection:
+def _describe_logs(dataset: Dataset, paths: Sequence[Path], folder: Path) -> tuple[str, Layout]:
+    """Describe how logs are read, and return the layout of the first."""
+    with duckdb.connect() as connection, pl.Config(
+        tbl_rows=-1, tbl_cols=-1, tbl_hide_dataframe_shape=True, tbl_hide_column_data_types=True, fmt_str_lengths=60
+    ):  # fmt: skip
         for statements in ("set TimeZone = 'UTC'", *sql.schema()):
             connection.execute(statements)
         logs = scan_logs(paths, dataset)
-        load_logs(connection, list(enumerate(logs, 1)), folder, dataset, limit=MAX_RECORDS)
-        yield connection, logs
-
-
-def _describe_logs(dataset: Dataset, paths: Sequence[Path], folder: Path) -> tuple[str, Layout]:
-    """Describe how logs are read, and return the layout of the first."""
-    with load_sample(dataset, paths, folder) as (connection, logs), pl.Config(
-        tbl_rows=-1, tbl_cols=-1, tbl_hide_dataframe_shape=True, tbl_hide_column_data_types=True, fmt_str_lengths=60
-    ):  # fmt: skip
+        load_logs(connection, enumerate(logs, 1), folder, dataset, limit=MAX_RECORDS)
         layouts = [log.layout for log in logs if log.layout]
         sections = ["\n".join(_describe_layout(log.path, layout) for log, layout in zip(logs, layouts, strict=True))]
         counts = warehouse.select(connection, "inspect/counts").row(0, named=True)

@@ -37,8 +37,6 @@ DATES = (
     "%d-%m-%Y", "%m-%d-%Y", "%d-%m-%y", "%m-%d-%y", "%d %b %Y", "%d %B %Y", "%d-%b-%Y", "%d-%b-%y", "%b %d, %Y",
     "%B %d, %Y", "%Y%m%d",
 )  # fmt: skip
-WHOLE = ("%Y%m%dT%H%M%S", "%a %b %d %H:%M:%S %Y")
-"""Dates with their time of day: ISO 8601 without marks, and that of C's `ctime`."""
 ZONED = ("%a, %d %b %Y %H:%M:%S %z", "%d %b %Y %H:%M:%S %z", "%a, %d %b %Y %H:%M %z", "%a %b %d %H:%M:%S %z %Y")
 """Those of mail (RFC 2822) and of Twitter."""
 GREENWICH = " (GMT|UTC|UT)$"
@@ -76,13 +74,12 @@ def detect_time_formats(label: str, times: Sequence[str], dataset: Dataset) -> t
         return ()
     if not filled or sum(ISO.fullmatch(time) is not None for time in filled) >= MIN_MATCH * len(filled):
         return ()
-    return _choose_formats(label, filled, dataset)
+    return _choose_formats(label, filled)
 
 
-def _choose_formats(label: str, times: Sequence[str], dataset: Dataset) -> tuple[str, ...]:
+def _choose_formats(label: str, times: Sequence[str]) -> tuple[str, ...]:
     """Return the formats that read most of some times; nothing if none reads half of them."""
-    zone = [("%Y%m%dT%H%M%SZ",)] if dataset.timezone == "UTC" else []  # its Z would be taken for text
-    candidates = [*zone, *((whole,) for whole in WHOLE), ZONED, *map(_with_clocks, DATES)]
+    candidates = [ZONED, *map(_with_clocks, DATES)]
     counts = (f"count(*) filter (year({_parse(formats)}) between 1000 and 9999)" for formats in candidates)
     with duckdb.connect() as connection:
         query = f"select {', '.join(counts)} from (select unnest(?::varchar[]) as time)"

@@ -14,7 +14,7 @@ from oneclass.tasks.binarize import funnel
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
 from oneclass.tasks.datasets import Dataset
-from oneclass.tasks.ingest.preview import count_steps, load_sample
+from oneclass.tasks.ingest.preview import count_steps
 from oneclass.tasks.ingest.stage import ingest
 from oneclass.tasks.stores import runs, warehouse
 
@@ -105,7 +105,7 @@ def test_a_run_stores_the_steps_that_a_preview_shows(home, tmp_path, caplog):
             "select unit, reason, lost, remaining, users, items from operations.funnel where run_id = ? order by step"
         )
         stored, again = (connection.execute(query, [run]).fetchall() for run in ("run", "again"))
-    with load_sample(dataset, [path], tmp_path) as (connection, _):
+    with warehouse.open_warehouse(home) as connection:
         assert stored == again == count_steps(connection, dataset)
     assert stored[0][3] == 63 and stored[-1][3:] == (sizes.edges, sizes.users, sizes.items)
     assert "-1: value is not a number" in caplog.text and "-1: names no item" in caplog.text
