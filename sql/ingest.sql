@@ -175,30 +175,19 @@ from ({parsed}) as parsed
 where not coalesce(is_event, false)
 
 -- name: broken_lines
--- raw.rejects: one row per line that is no record. Lines that an open quote swallows count each. DuckDB has an error for
--- each column that is missing or too many, with its number.
+-- raw.rejects: one row per line that is no record. DuckDB has an error for each column that is missing or too many, with
+-- its number.
 insert into raw.rejects
-with errors as (
-    select
-        line, any_value(csv_line) as text, max(error_type) as error,
-        if(min(error_type) = 'MISSING COLUMNS', min(column_idx), max(column_idx)) as found
-    from ingest_errors
-    group by line
-),
-lines as (
-    select line, error, found, unnest(string_split(trim(text, chr(10) || chr(13)), chr(10))) as text
-    from errors
-)
 select
-    {file_id}, line + row_number() over (partition by line) - 1, left(text, 1000),
-    case error
-        when 'MISSING COLUMNS' then format('{} fields instead of {fields}', found)
-        when 'TOO MANY COLUMNS' then format('{} fields instead of {fields}', found)
-        when 'UNQUOTED VALUE' then 'quotes do not pair'
-        else lower(error)
+    {file_id}, line, left(any_value(csv_line), 1000),
+    case max(error_type)
+        when 'MISSING COLUMNS' then format('{} fields instead of {fields}', min(column_idx))
+        when 'TOO MANY COLUMNS' then format('{} fields instead of {fields}', max(column_idx))
+        else lower(max(error_type))
     end
-from lines
-where trim(text) <> ''
+from ingest_errors
+group by line
+having trim(any_value(csv_line), ' ' || chr(10) || chr(13)) <> ''
 
 -- name: known_files
 -- One row per log in the warehouse, with the name that it arrived by; null for logs of older versions, which stored no names.

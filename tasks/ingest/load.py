@@ -79,6 +79,9 @@ def _load_log(
         parsed = _parse(log, layout, path, dataset, limit, with_line=True)
         connection.execute(sql.statement("ingest/rejects", parsed=parsed), values)
     if is_split:
+        torn = "select min(line) from ingest_errors where error_type = 'UNQUOTED VALUE'"
+        if line := fetch_row(connection, torn)[0]:  # DuckDB may begin a record within it, or far below
+            raise FileRefused(log.location, f"{log.path}, line {line}: its quotes do not pair. Mend the line.")
         broken = sql.statement("ingest/broken_lines", file_id=str(file_id), fields=str(layout.fields))
         connection.execute(f"{broken}; drop table ingest_errors; drop table ingest_scans")
     if layout.form == "delimited" and layout.names:
