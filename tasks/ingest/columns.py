@@ -18,7 +18,6 @@ BLANKS = " \t\u00a0\u200b\u2060\ufeff"
 GROUPED_NUMBER = re.compile(r"\d{1,3}([.,]\d{3})+")
 ROUNDED_NUMBER = re.compile(r"-?\d([.,]\d+)?[eE]\+\d+")
 ID_NAMES = frozenset(KNOWN_NAMES["user"] + KNOWN_NAMES["item"])
-MAX_KINDS = 30
 MIN_SHARE = 0.5
 WHAT = {"user": "the user", "item": "the item", "value": "the value of an event", "time": "the time",
         "event": "the kind of event"}  # fmt: skip
@@ -26,14 +25,9 @@ WHAT = {"user": "the user", "item": "the item", "value": "the value of an event"
 
 @dataclass(frozen=True)
 class Sample:
-    """The first records of a log.
+    """The first records of a log: what messages call it and its form, names of columns, and cells as text.
 
-    Attributes:
-        source: what messages call it.
-        form: what it is, such as its delimiter.
-        names: of its columns; numbers from 1 where it has no header.
-        rows: the cells of each record as text; `{` begins one that is not a single value.
-        has_header: whether `names` are the log's own.
+    Columns without a header are called by their numbers, from 1.
     """
 
     source: str
@@ -48,11 +42,7 @@ class Sample:
 
 
 class UnknownColumns(InputError):
-    """The columns of a log leave a doubt; the message asks, shows them, and has a command to complete.
-
-    Attributes:
-        kinds: the kinds of events, if the only doubt is what they are worth.
-    """
+    """The columns of a log leave a doubt, or its `kinds` of events; the message asks, and has a command to complete."""
 
     def __init__(
         self, sample: Sample, question: str, known: Mapping[str, int], asked: Sequence[str], kinds: Sequence[str] = ()
@@ -140,7 +130,7 @@ def _ask_for_weights(sample: Sample, positions: Mapping[str, int]) -> None:
     """Refuse a log with several kinds of events whose weights are not declared."""
     kinds = Counter(cell.strip() for cell in sample.column(positions["event"]) if cell.strip())
     if len(kinds) > 1:
-        shown = ", ".join(f"{kind} ({count:,})" for kind, count in kinds.most_common(MAX_KINDS))
+        shown = ", ".join(f"{kind} ({count:,})" for kind, count in kinds.most_common())
         name = sample.names[positions["event"] - 1].strip()
         raise UnknownColumns(
             sample,

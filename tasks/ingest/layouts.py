@@ -57,9 +57,7 @@ class Layout:
         columns: role (`user`, `item`, `value`, `time`, `clock`, `event`) -> position of its field, from 1; in Parquet
             and JSON its name.
         is_by_form: whether only its form tells which column is which.
-        doubts: sentences on cells that may not be what they seem.
-        decimal: the decimal mark of values with commas; the other mark separates thousands.
-        time_formats: of `times.detect_time_formats`.
+        doubts, decimal, time_formats: of `describe_doubts`, `_decimal_mark` and `detect_time_formats`.
     """
 
     form: str
@@ -276,12 +274,10 @@ def _decimal_mark(label: str, values: Sequence[str], dataset: Dataset) -> str:
 
 
 def _parse_object(line: str) -> dict[str, object] | None:
-    """Return the object of a JSON line; None if it is none."""
     try:
-        record = json.loads(line)
+        return json.loads(line) if line.lstrip().startswith("{") else None
     except ValueError:
         return None
-    return record if isinstance(record, dict) else None
 
 
 def _format_json(value: object) -> str:

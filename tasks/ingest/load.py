@@ -17,8 +17,7 @@ from oneclass.tasks.ingest.sources import LogFile
 from oneclass.tasks.stores.home import escape_path
 from oneclass.tasks.stores.warehouse import fetch_row
 
-MAX_ID_BYTES = 10_000
-"""Longer ids are damage, and would cost memory in every table."""
+MAX_ID_BYTES = 10_000  # longer ids are damage, and would cost memory in every table
 LINE_BYTES, READ_BUFFER_BYTES, MAX_LINE_BYTES = 2_000_000, 32_000_000, 1 << 26
 """DuckDB's defaults for the longest line and its buffer; both are raised for a log with longer lines, up to a bound."""
 
@@ -34,13 +33,11 @@ def load_logs(
 
     Args:
         logs: (file_id, log) of each.
-        scratch: an empty folder for copies, each removed after it is read.
-        dataset: its bounds decide which values are rejected.
+        scratch: an empty folder for copies.
         limit: records to read of each log; all by default.
 
     Raises:
-        FileRefused: a log cannot be read.
-        FileStillChanging: a log changed after it was scanned.
+        FileRefused, FileStillChanging: a log cannot be read, or changed after it was scanned.
     """
     for file_id, log in logs:
         copy = scratch / f"{file_id}.txt"

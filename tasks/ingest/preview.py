@@ -27,17 +27,11 @@ from oneclass.tasks.ingest.sources import scan_logs
 from oneclass.tasks.stores import durable, warehouse
 from oneclass.tasks.stores.home import Home
 
-MAX_RECORDS = 200_000
-"""Of each log that are read."""
-SHOWN_EVENTS = 10
+MAX_RECORDS = 200_000  # of each log that are read
 
 
 def inspect_logs(root: Path, dataset: Dataset, sources: Sequence[str], *, write: bool) -> str:
-    """Return how logs are read, and write the data set's file if `write`.
-
-    Args:
-        root: the folder of homes.
-        sources: paths of logs; by default the query of the data set's `[source]`, else its landing folder.
+    """Return how logs are read, by default those of `[source]` or the landing folder; maybe write the data set's file.
 
     Raises:
         InputError: the logs are refused; where their columns leave a doubt, with a table of the columns.
@@ -80,7 +74,7 @@ def _describe_logs(dataset: Dataset, paths: Sequence[Path], folder: Path) -> tup
         if counts["events"] + counts["rejects"] >= MAX_RECORDS:
             sections.append(f"Of each log the first {MAX_RECORDS:,} records are read here.")
         columns = "* exclude (file_id)" if dataset.events else "* exclude (file_id, event)"
-        events = f"select {columns} from raw.events order by file_id, line_number limit {SHOWN_EVENTS}"
+        events = f"select {columns} from raw.events order by file_id, line_number limit 10"
         sections.append(f"The first events, as they are read:\n{warehouse.query(connection, events)}")
         span = f", from {counts['first_at']} to {counts['last_at']} (UTC)" if counts["first_at"] else ", without times"
         sections.append(
@@ -114,12 +108,7 @@ def count_steps(connection: duckdb.DuckDBPyConnection, dataset: Dataset) -> list
 
 
 def format_toml(declared: Mapping[str, Any], layout: Layout, kinds: Sequence[str]) -> str:
-    """Format a data set's file, with the columns of a log filled in.
-
-    Args:
-        declared: what it has so far.
-        kinds: of events, whose weights are for a person to state.
-    """
+    """Format a data set's file of what it declares, the columns of a log, and kinds of events to be weighted."""
     given = {**declared, "binarize": {"threshold": 1.0, **declared.get("binarize", {})}}
     if len(layout.time_formats) == 1:
         given["time_format"] = layout.time_formats[0]

@@ -15,10 +15,8 @@ from oneclass.tasks.errors import InputError
 
 FIRST_SECOND, LAST_SECOND = 788_918_400, 4_102_444_799
 """1995 to 2099: a number in this range, or in this range in a smaller unit, is an instant; ticks of .NET are not."""
-LATE_SECOND = 946_684_800
-"""Where all times lie before 2000, numbers may count from another year, such as 2001."""
-FIRST_DATE, LAST_DATE = 1900_01_01, 2099_12_31
-MISSING = "1970-01-01"
+LATE_SECOND = 946_684_800  # where all times lie before 2000, numbers may count from 2001
+FIRST_DATE, LAST_DATE, MISSING = 1900_01_01, 2099_12_31, "1970-01-01"
 NUMBER = re.compile(r"\s*-?\d+(?:\.\d+)?\s*", re.ASCII)
 NAIVE_ISO = r"\s*\d{4}([-/])\d{1,2}[-/]\d{1,2}([ T]+\d{1,2}:\d{1,2}(:\d{1,2}(\.\d+)?)?)?\s*"
 ZONED_ISO = (

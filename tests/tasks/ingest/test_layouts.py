@@ -96,8 +96,8 @@ PACKINGS = {"gzip": gzip.compress, "bzip2": bz2.compress, "xz": lzma.compress, "
             "zip": lambda content: write_zip({"__MACOSX/._a": b"\0", ".DS_Store": b"\0", "x/a": content})}  # fmt: skip
 UNITS = {"seconds": "", "milliseconds": "0" * 3, "microseconds": "0" * 6, "nanoseconds": "0" * 9, "pandas": ".0"}
 TIMES = ["%d.%m.%Y %H:%M", "%d/%m/%Y %H:%M", "%m/%d/%Y %H:%M", "%m/%d/%Y %I:%M:%S %p", "%Y/%m/%d %H:%M",
-         "%Y-%m-%d %I:%M %p", "%Y-%m-%dT%H:%M:%SZ", "%Y%m%dT%H%M%SZ", "%d %b %Y %H:%M",
-         "%d-%m-%Y %H:%M", "%a %b %d %H:%M:%S %Y"]  # fmt: skip
+         "%Y-%m-%d %I:%M %p", "%Y-%m-%dT%H:%M:%SZ", "%d %b %Y %H:%M", "%d-%m-%Y %H:%M"]  # fmt: skip
+STATED_TIMES = ["%Y%m%dT%H%M%SZ", "%a %b %d %H:%M:%S %Y"]
 TIMES_OF_TOKYO = ["%Y-%m-%dT%H:%M:%S+0900", "%Y-%m-%d %H:%M:%S +0900", "%Y-%m-%d %H:%M:%S Asia/Tokyo",
                   '"%a, %d %b %Y %H:%M:%S +0900"', "%a %b %d %H:%M:%S +0900 %Y"]  # fmt: skip
 LAYOUTS: dict[str, str | bytes | tuple[str | bytes, dict | str]] = {
@@ -138,6 +138,7 @@ LAYOUTS: dict[str, str | bytes | tuple[str | bytes, dict | str]] = {
     **{name: pack(PLAIN.encode()) for name, pack in PACKINGS.items()},
     **{name: write_csv((*row[:3], row[3] + end) for row in IN_SECONDS) for name, end in UNITS.items()},
     **{time: write_csv(in_rows(f"{{:{time}}}".format)) for time in TIMES},
+    **{time: (write_csv(in_rows(f"{{:{time}}}".format)), {"time_format": time}) for time in STATED_TIMES},
     **{time: write_csv(in_rows(f"{{:{time}}}".format, hours=9)) for time in TIMES_OF_TOKYO},
     **{f"titles in {code}": write_csv([(*row, title) for row in ROWS[:3]], (*NAMES, "title")).encode(code)
        for code, title in TITLES.items()},
