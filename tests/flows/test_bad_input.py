@@ -38,7 +38,7 @@ BAD_SOURCES = {
         lambda folder: write_file(
             folder / "log.csv.gz", gzip.compress(b"userId,movieId,rating,timestamp\n1,1,4,9\n" * 9999)[:-20]
         ),
-        "log.csv.gz: the compressed file is cut short",
+        "log.csv.gz: cannot be read (EOFError",
     ),
     "no columns": (lambda folder: write_file(folder / "log.csv", b"who,what\n1,2\n"), "log.csv"),
 }
