@@ -1,5 +1,6 @@
 """What the benchmarks share: clocks, runs of the commands, logs, splits, rankings and Markdown tables."""
 
+import argparse
 import os
 import subprocess
 import sys
@@ -34,6 +35,15 @@ class Timing(NamedTuple):
     wall: float
     cpu: float
     peak: int = 0
+
+
+def parse_options(description: str, **defaults: Any) -> argparse.Namespace:
+    """Parse the command line's `--NAME VALUE`, each of the type of its default; a list has several values."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name, default in defaults.items():
+        kind = {"nargs": "*"} if isinstance(default, list) else {"type": type(default)}
+        parser.add_argument(f"--{name}", default=default, **kind)
+    return parser.parse_args()
 
 
 def time_call(work: Callable[[], Any], repeats: int = 1) -> Timing:

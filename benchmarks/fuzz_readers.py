@@ -9,7 +9,6 @@ format were read, refused and misread; each misread input with its seed, the fir
 status: 0 if nothing was misread, else 1. For a small run: `--minutes 0.05`.
 """
 
-import argparse
 import itertools
 import logging
 import random
@@ -21,6 +20,7 @@ from pathlib import Path
 
 import duckdb
 
+from benchmarks.common import parse_options
 from oneclass.tasks.errors import OneclassError
 from oneclass.tasks.ingest.load import load_logs
 from oneclass.tasks.ingest.sources import scan_logs
@@ -29,8 +29,6 @@ from oneclass.tasks.stores.home import Home, Limits
 from tests.tasks.ingest.hostile_logs import FORMATS, Case, read_naively
 
 EVENTS = "select user_id, item_id, value, epoch(occurred_at) from raw.events order by line_number, item_id"
-
-
 Finding = namedtuple("Finding", "format seed difference case")  # a misread input and its first difference
 
 
@@ -98,10 +96,7 @@ def find_difference(case: Case, outcome: tuple[list, int] | str) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--minutes", type=float, default=1)
-    parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args()
+    options = parse_options(__doc__, minutes=1.0, seed=0)
     logging.disable(logging.INFO)  # progress of each statement
     with tempfile.TemporaryDirectory() as folder:
         counts, findings = fuzz_readers(Path(folder), options.seed, minutes=options.minutes)

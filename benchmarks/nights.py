@@ -7,7 +7,6 @@ of the run with all processes that it starts, Prefect's temporary server among t
 command starts for the last row, is not counted. Prints the least and the median of the repeats.
 """
 
-import argparse
 import socket
 import statistics
 import subprocess
@@ -17,7 +16,7 @@ import time
 import urllib.request
 from pathlib import Path
 
-from benchmarks.common import print_head, print_row, run_command
+from benchmarks.common import parse_options, print_head, print_row, run_command
 
 
 def start_server(folder: Path) -> tuple[subprocess.Popen, str]:
@@ -38,10 +37,7 @@ def start_server(folder: Path) -> tuple[subprocess.Popen, str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="settings of the runs")
-    options = parser.parse_args()
+    options = parse_options(__doc__, repeats=3, set=[])
     with tempfile.TemporaryDirectory() as name:
         folder, environment = Path(name), {"PREFECT_API_URL": "", "PREFECT_HOME": f"{name}/prefect"}
 

@@ -10,14 +10,13 @@ Prints, for each estimator, the share of seeds whose 95 % interval covers it, th
 root mean squared error. For a small run: `--seeds 50`.
 """
 
-import argparse
 from collections import defaultdict
 
 import numpy as np
 import polars as pl
 
 import oneclass
-from benchmarks.common import print_head, print_row
+from benchmarks.common import parse_options, print_head, print_row
 
 CANDIDATES, PLACES, DRAWN, NIGHTS = 60, 10, 4, 2
 
@@ -50,11 +49,7 @@ def simulate_lists(seed: int, users: int, rate: float) -> tuple[pl.DataFrame, pl
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=1000)
-    parser.add_argument("--users", type=int, default=300)
-    parser.add_argument("--rate", type=float, default=0.5, help="share of the lists that explore")
-    options = parser.parse_args()
+    options = parse_options(__doc__, seeds=1000, users=300, rate=0.5)
     errors, covered = defaultdict(list), defaultdict(int)
     for seed in range(options.seeds):
         impressions, target, value = simulate_lists(seed, options.users, options.rate)
@@ -64,9 +59,8 @@ def main() -> None:
     print_head(["estimator", "95 % intervals that cover", "bias", "root mean squared error"])
     for estimator, found in errors.items():
         bias = f"{np.mean(found):+.4f} ± {np.std(found) / np.sqrt(options.seeds):.4f}"
-        print_row(
-            [estimator, f"{covered[estimator] / options.seeds:.1%}", bias, f"{np.sqrt(np.mean(np.square(found))):.4f}"]
-        )
+        share, error = covered[estimator] / options.seeds, np.sqrt(np.mean(np.square(found)))
+        print_row([estimator, f"{share:.1%}", bias, f"{error:.4f}"])
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ server's answers must be the lists of `tests/shop_model.py`, and no file may hav
 0 if all are, else 1. A shop follows from its number. For a small run: `--shops 1`.
 """
 
-import argparse
 import contextlib
 import io
 import json
@@ -28,6 +27,7 @@ from typing import Any
 import duckdb
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
+from benchmarks.common import parse_options
 from oneclass.flows import commands
 from oneclass.flows.prefect_server import launch_server
 from tests.shop_model import ShopModel, group_rows
@@ -149,10 +149,7 @@ def walk_shop(root: Path, generator: random.Random) -> str:
 
 def main() -> int:
     """Walk the shops."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name, default in (("--shops", 100), ("--first", 0), ("--seed", 0)):
-        parser.add_argument(name, type=int, default=default)
-    given, differing = parser.parse_args(), 0
+    given, differing = parse_options(__doc__, shops=100, first=0, seed=0), 0
     with tempfile.TemporaryDirectory() as folder:
         server, address = launch_server({**os.environ, "PREFECT_HOME": f"{folder}/prefect"})  # one for all runs
         urllib.request.urlopen(f"{address}/health", timeout=180).close()

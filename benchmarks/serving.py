@@ -26,7 +26,7 @@ from pathlib import Path
 import numpy as np
 
 import oneclass
-from benchmarks.common import run_command
+from benchmarks.common import parse_options, run_command
 
 USERS_ASKED, HISTORY_ITEMS, N, USERS_PER_ITEM, LIKES_PER_USER = 500, 3, 20, 1.2, 30
 
@@ -109,12 +109,7 @@ def run_load(home: Path, options: argparse.Namespace) -> int:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--items", type=int, default=3500)
-    parser.add_argument("--model", default="slim")
-    parser.add_argument("--connections", type=int, default=4)
-    parser.add_argument("--seconds", type=float, default=20.0)
-    options = parser.parse_args()
+    options = parse_options(__doc__, items=3500, model="slim", connections=4, seconds=20.0)
     users = round(USERS_PER_ITEM * options.items)
     settings = ["train.tune=off", "publish.margin=1e9", "publish.min_size_ratio=0"]
     settings += [f"demo.users={users}", f"demo.items={options.items}", f"demo.likes={LIKES_PER_USER * users}"]

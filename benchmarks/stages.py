@@ -10,7 +10,7 @@ small run that loads and compiles what they need. Prints the least wall and CPU 
 CPU seconds. For a small run: `--lines 50000`.
 """
 
-import argparse
+import itertools
 import logging
 import shutil
 import tempfile
@@ -19,7 +19,7 @@ from pathlib import Path
 
 import duckdb
 
-from benchmarks.common import print_head, print_row, time_call
+from benchmarks.common import parse_options, print_head, print_row, time_call
 from oneclass.tasks import datasets
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
@@ -71,13 +71,9 @@ create or replace table splits as
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--lines", type=int, default=5_000_000)
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--repeats", type=int, default=3)
-    options = parser.parse_args()
+    options = parse_options(__doc__, lines=5_000_000, threads=1, repeats=3)
     logging.disable(logging.INFO)
-    limits, number = Limits(threads=options.threads, memory=4 << 30), 0
+    limits, numbers = Limits(threads=options.threads, memory=4 << 30), itertools.count(1)
 
     def run_ingest(home: Home, path: Path, dataset: str = DATASET) -> None:
         shutil.rmtree(home.folder, ignore_errors=True)
@@ -85,22 +81,18 @@ def main() -> None:
         ingest(home, datasets.load_dataset(dataset, home.root), [path], RUN)
 
     def run_binarize(home: Home) -> None:
-        nonlocal number  # another threshold each time, as an unchanged stage is not run again
-        number += 1
-        binarize(home, BinarizeSettings(threshold=4 - number / 1000), RUN)
+        # Another threshold each time, as an unchanged stage is not run again.
+        binarize(home, BinarizeSettings(threshold=4 - next(numbers) / 1000), RUN)
 
     def run_split(home: Home) -> None:
-        nonlocal number
-        number += 1
-        split(home, SplitSettings(held_out_share=0.1), RUN, protocols=PROTOCOLS, seed=number)
+        split(home, SplitSettings(held_out_share=0.1), RUN, protocols=PROTOCOLS, seed=next(numbers))
 
     with tempfile.TemporaryDirectory() as name, duckdb.connect(f"{name}/bare.duckdb") as connection:
         connection.execute(f"set threads = {options.threads}")
         homes = [Home(Path(name) / folder, DATASET, limits) for folder in ("small", "home")]
         for home, lines in zip(homes, (10_000, options.lines), strict=True):
-            path = home.root / "ratings.csv"
             home.root.mkdir()
-            connection.execute(LOG.format(lines=lines, path=path))
+            connection.execute(LOG.format(lines=lines, path=(path := home.root / "ratings.csv")))
             repeats, of_stages = (1 if home is homes[0] else options.repeats), {}
             for stage, work in (("ingest", partial(run_ingest, home, path)), ("binarize", partial(run_binarize, home)),
                                 ("split", partial(run_split, home))):  # fmt: skip
