@@ -131,10 +131,8 @@ def _inspect(given: InspectParameters) -> str:
     from oneclass.tasks.stores import home
 
     root = home.resolve_root(given.home)
-    name, is_written = given.write or given.dataset, given.write is not None
-    dataset = datasets.load_dataset(
-        name, root, with_logs=bool(given.source), is_declared=is_written, columns=given.columns
-    )
+    name, has_logs, is_written = given.write or given.dataset, bool(given.source), given.write is not None
+    dataset = datasets.load_dataset(name, root, with_logs=has_logs, is_declared=is_written, columns=given.columns)
     return preview.inspect_logs(root, dataset, given.source, write=is_written)
 
 

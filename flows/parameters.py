@@ -101,9 +101,7 @@ class _SourceParameters(DatasetParameters):
         None, description="the logs' column of users, as [columns] names it; by number where a file has no header"
     )
     item: Annotated[str | None, Flag("COLUMN")] = Field(None, description="the logs' column of items")
-    value: Annotated[str | None, Flag("COLUMN")] = Field(
-        None, description="the logs' column of values, such as ratings; - if every line counts 1"
-    )
+    value: Annotated[str | None, Flag("COLUMN")] = Field(None, description="the logs' column of values; - for none")
     time: Annotated[list[str], Flag("COLUMN")] = Field(
         [], description="the logs' column of times, or those of the date and of the time of day; - for none"
     )
@@ -114,8 +112,7 @@ class _SourceParameters(DatasetParameters):
     @property
     def columns(self) -> dict[str, str | list[str]]:
         """The columns that are named, by their roles."""
-        named = {role: getattr(self, role) for role in ("user", "item", "value", "time", "event")}
-        return {role: name for role, name in named.items() if name}
+        return {role: name for role in ("user", "item", "value", "time", "event") if (name := getattr(self, role))}
 
 
 class _SplitFilesParameters(DatasetParameters):

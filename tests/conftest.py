@@ -26,6 +26,7 @@ from oneclass.flows.cli import start_garbage_collection
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.stores import publications, warehouse
 from oneclass.tasks.stores.home import Home, Limits
+from tests.postgres_server import start_postgres
 
 REAL_LOGS = Path(os.environ.get("ONECLASS_REAL_LOGS") or Path(__file__).parents[2] / "shared" / "data")
 PUBLISHED = {
@@ -135,6 +136,14 @@ def set_fold_bound(users: int) -> None:
 
 
 FOLD_BOUND = SplitSettings().min_validation_users
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[str]:
+    """The URL of a PostgreSQL server that all tests of a process share; they are skipped where there is none."""
+    pytest.importorskip("adbc_driver_postgresql.dbapi", reason="the extra `sql` is not installed")
+    with start_postgres() as url:
+        yield url
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -92,7 +92,7 @@ def submit_evaluation(
 
 
 def evaluate_in_process(model: Model, split: SplitMatrices, further: Sequence[str]) -> PendingEvaluation:
-    """Rank the users of a split in memory, in the batches of `submit_evaluation`, as the results are asked for."""
+    """Rank a split's users in this process, in the same batches; each is ranked when its result is read."""
     batches = list(_iterate_batches(type(model), split))
     results = (_rank_users(model, split, *batch, further) for batch in batches)
     return PendingEvaluation([(part, end - first) for part, first, end in batches], results)

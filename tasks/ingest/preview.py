@@ -50,13 +50,13 @@ def inspect_logs(root: Path, dataset: Dataset, sources: Sequence[str], *, write:
             alike = dataset.model_copy(update={"columns": dataset.columns.model_copy(update={"event": ()})})
             shown, layout = _describe_logs(alike, paths, Path(name))
             shown, kinds = f"{shown}\n\nA run would refuse this: {error}", error.__cause__.kinds
-    toml = format_toml({"title": dataset.title, **read_declaration(dataset.name, root)[1]}, layout, kinds)
+    declared = format_toml({"title": dataset.title, **read_declaration(dataset.name, root)[1]}, layout, kinds)
     if not write:
-        return f"{shown}\n\nThe data set's file, which --write {dataset.name} writes:\n\n{toml}"
+        return f"{shown}\n\nThe data set's file, which --write {dataset.name} writes:\n\n{declared}"
     path = root / "datasets" / f"{dataset.name}.toml"
     durable.make_folder(path.parent)
-    durable.write_text(path.with_name(f".{path.name}"), path, toml)
-    return f"{shown}\n\nThe data set's file, written to {path}:\n\n{toml}"
+    durable.write_text(path.with_name(f".{path.name}"), path, declared)
+    return f"{shown}\n\nThe data set's file, written to {path}:\n\n{declared}"
 
 
 def _describe_logs(dataset: Dataset, paths: Sequence[Path], folder: Path) -> tuple[str, Layout]:

@@ -4,6 +4,7 @@ import functools
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -44,10 +45,10 @@ class Recommender:
     """A published model with its ids, titles and histories.
 
     Frames of items have the columns item_id, title (null if unknown), score, like_mean, like_sd (null without a
-    companion), because: the ids of up to three items of the history that speak
-    for the item (`tasks.recommend.companion`), and mark: `pinned` if the rules put it first, `new` if nobody likes it
-    yet, else null. If the log has enough explicit negatives, explicit_like_mean and
-    explicit_like_sd are the same probability among likes and these.
+    companion), because: the ids of up to three items of the history that speak for the item
+    (`tasks.recommend.companion`), and mark: `pinned` if the rules put it first, `new` if nobody likes it yet, else
+    null. If the log has enough explicit negatives, explicit_like_mean and explicit_like_sd are the same probability
+    among likes and these.
 
     Attributes:
         publication: the id of the run that published it.
@@ -75,6 +76,7 @@ class Recommender:
         self.items, self.users = published.items, published.users
         self._histories, self._lists = published.histories, published.lists
         self.fitted = registry.load_model(published.model, published.fit, threads=threads)
+        self._reads_order = self.fitted.settings.reads_order
         self.companion = self._load_companion(published)
         self.rules = PublishedRules(published)
         self.names = ItemVocabulary(dataset, self.items, set(self.rules.declared.rules.pinned))
@@ -141,8 +143,7 @@ class Recommender:
         placement: str | None = None,
         where: str | None = None,
     ) -> pl.DataFrame:
-        """Recommend the n best items to a user of the logs, as in `recommendations.parquet`; arguments as in
-        `recommend`.
+        """Recommend n items to a user of the logs, as in `recommendations.parquet`; arguments as in `recommend`.
 
         Raises:
             InputError: no such user or placement, or `where` is no condition.
@@ -184,37 +185,19 @@ class Recommender:
         else:
             rows = np.array([self._user_row(name) for name in names], dtype=np.int32)
             histories = self._histories[rows]
-        blocks, exclude_seen = [], self._excludes_seen(seen)
+        blocks = []
         self.rules.check_request(placement, where)
         n = _check_count(self.rules.count_items(placement) if n is None else n)
         for start in range(0, max(len(names), 1), USERS_PER_BLOCK):  # at least once, for a frame without rows
             block = slice(start, start + USERS_PER_BLOCK)
             block_rows = None if rows is None else rows[block]
-            selection = self.rules.select(
-                histories[block],
-                n,
-                rows=block_rows,
-                user_ids=names[block],
-                placement=placement,
-                where=where,
-                exclude_seen=exclude_seen,
-            )
-            ranked = ranking.rank_items(
-                self.fitted,
-                self.score,
-                histories[block],
-                selection,
-                users=block_rows,
-                vectors=lambda: self._item_vectors,
-                companion=self.companion,
-                popular=self._popular_scores,
-            )
-            blocks.append(ranking.user_frame(ranked, names[block], self.names))
+            ids = names[block]
+            ranked = self._rank(histories[block], n, block_rows, seen, user_ids=ids, placement=placement, where=where)
+            blocks.append(ranking.user_frame(ranked, ids, self.names))
         return pl.concat(blocks)
 
     def similar_items(self, item_id: str, n: int = 20) -> pl.DataFrame:
-        """Return the n items most similar to one (`Model.similar_items`), of those that the rules of all lists allow
-        everybody.
+        """Return the n items most similar to one (`Model.similar_items`), of those that the rules allow everybody.
 
         Returns:
             item_id, title and score, the similarity; best first.
@@ -225,9 +208,8 @@ class Recommender:
         """
         columns = np.array([self.names.column_index(item_id)], dtype=np.int32)
         eligible = self.rules.eligible_items
-        ineligible = len(eligible) - int(eligible.sum())
         try:
-            count = min(_check_count(n) + ineligible, self.fitted.item_count)
+            count = min(_check_count(n) + int((~eligible).sum()), self.fitted.item_count)
             items, scores = self.fitted.similar_items(columns, count)
         except ValueError as error:
             raise InputError(f"{self.dataset}: {error}.") from error
@@ -342,10 +324,6 @@ class Recommender:
         return items.select(score.cast(pl.Float32)).to_series().to_numpy()
 
     @functools.cached_property
-    def _reads_order(self) -> bool:
-        return self.fitted.settings.reads_order
-
-    @functools.cached_property
     def _rows_by_user(self) -> dict[str, int]:
         return {normalize_id(user_id): row for row, user_id in enumerate(self.users["user_id"].to_list())}
 
@@ -391,27 +369,24 @@ class Recommender:
             self.names.warn_unknown(within, "within", above=2)
             columns = self.names.column_indices(within, "within")
         excluded = None if without is None else self.names.column_indices(without, "without")
-        selection = self.rules.select(
-            history,
-            n,
-            rows=row,
-            placement=placement,
-            where=where,
-            within=columns,
-            without=excluded,
-            exclude_seen=self._excludes_seen(seen),
-        )
-        ranked = ranking.rank_items(
+        choice = {"placement": placement, "where": where, "within": columns, "without": excluded}
+        return ranking.item_frame(self._rank(history, n, row, seen, **choice), self.names)
+
+    def _rank(
+        self, histories: csr_matrix, n: int, rows: np.ndarray | None, seen: SeenChoice | None, **choice: Any
+    ) -> RankedItems:
+        """Rank for each history the n best items that the rules allow; `choice` is that of `PublishedRules.select`."""
+        selection = self.rules.select(histories, n, rows=rows, exclude_seen=self._excludes_seen(seen), **choice)
+        return ranking.rank_items(
             self.fitted,
             self.score,
-            history,
+            histories,
             selection,
-            users=row,
+            users=rows,
             vectors=lambda: self._item_vectors,
             companion=self.companion,
             popular=self._popular_scores,
         )
-        return ranking.item_frame(ranked, self.names)
 
     def _excludes_seen(self, seen: SeenChoice | None) -> bool:
         if seen not in (None, "include", "exclude"):

@@ -8,7 +8,6 @@ import duckdb
 import pytest
 
 from oneclass.flows import commands
-from tests import postgres_server
 
 SCRIPT = Path(__file__).parents[2] / "examples" / "publish_to_postgres.py"
 DECLARED = '''
@@ -29,22 +28,19 @@ ORDERS = """
 
 @pytest.mark.slow
 def test_a_backfill_and_a_night_take_all_rows_of_a_database_and_give_it_their_lists(
-    prefect_server, tmp_path, monkeypatch
+    postgres, prefect_server, tmp_path, monkeypatch
 ):
-    dbapi = pytest.importorskip("adbc_driver_postgresql.dbapi", reason="the extra `sql` is not installed")
+    from adbc_driver_postgresql import dbapi
+
     (tmp_path / "datasets").mkdir()
     (tmp_path / "datasets" / "shop.toml").write_text(DECLARED)
     given = ["--dataset", "shop", "--home", str(tmp_path), "--models", "popularity,mrf_dense"]
     given += ["--set", "train.tune=off", "mrf_dense.l2=6", "publish.model=mrf_dense"]
     given += [f"publish.after={json.dumps([sys.executable, str(SCRIPT)])}"]
     lists = []
-    with (
-        postgres_server.start_postgres() as url,
-        dbapi.connect(url, autocommit=True) as database,
-        database.cursor() as cursor,
-    ):
-        monkeypatch.setenv("SHOP_DATABASE_URL", url)
-        monkeypatch.setenv("SHOP_LISTS", url)
+    with dbapi.connect(postgres, autocommit=True) as database, database.cursor() as cursor:
+        monkeypatch.setenv("SHOP_DATABASE_URL", postgres)
+        monkeypatch.setenv("SHOP_LISTS", postgres)
         cursor.execute(
             "create table orders (id bigserial, customer text, sku text, quantity int, ordered_at timestamptz)"
         )

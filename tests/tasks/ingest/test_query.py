@@ -204,13 +204,6 @@ def sqlite_shop(tmp_path, monkeypatch):
     return Shop(tmp_path, url, "create table orders (customer text, sku text, quantity real, ordered_at text)")
 
 
-@pytest.fixture(scope="module")
-def postgres():
-    pytest.importorskip("adbc_driver_postgresql", reason="the extra `sql` is not installed")
-    with postgres_server.start_postgres() as url:
-        yield url
-
-
 @pytest.fixture
 def postgres_shop(postgres, tmp_path, monkeypatch):
     monkeypatch.setenv("SHOP_URL", postgres)

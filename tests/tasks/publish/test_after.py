@@ -90,32 +90,25 @@ def test_the_command_runs_if_an_earlier_publication_stands_in_place_of_a_damaged
     assert json.loads(told)[0] == str(copied.published.resolve()) != str((copied.publications / "night").resolve())
 
 
-@pytest.fixture(scope="module")
-def url():
-    pytest.importorskip("adbc_driver_postgresql.dbapi", reason="the extra `sql` is not installed")
-    with postgres_server.start_postgres() as address:
-        yield address
-
-
 @pytest.fixture
-def ask(url, monkeypatch):
+def ask(postgres, monkeypatch):
     """Query the database, in which no schema `small` is yet."""
     from adbc_driver_postgresql import dbapi
 
-    monkeypatch.setenv("SHOP_LISTS", url)
-    postgres_server.execute_statements(url, "drop schema if exists small cascade")
+    monkeypatch.setenv("SHOP_LISTS", postgres)
+    postgres_server.execute_statements(postgres, "drop schema if exists small cascade")
 
     def ask(query):
-        with dbapi.connect(url) as connection, connection.cursor() as cursor:
+        with dbapi.connect(postgres) as connection, connection.cursor() as cursor:
             cursor.execute(query)
             return cursor.fetchall()
 
     return ask
 
 
-def test_the_script_replaces_the_rows_and_keeps_grants(copied, split_once, ask, url):
+def test_the_script_replaces_the_rows_and_keeps_grants(copied, split_once, ask, postgres):
     publish_model(copied, split_once[1], "wmf", "first", after=COPY)
-    postgres_server.execute_statements(url, "create role app", "grant select on small.recommendations to app")
+    postgres_server.execute_statements(postgres, "create role app", "grant select on small.recommendations to app")
     publish_model(copied, split_once[1], "mrf_dense", "second", after=COPY)
     assert load_alarms(copied) == []
     for table, key in (("recommendations", ["user_id", "rank"]), ("lists", ["list", "window_days", "rank"])):
@@ -152,22 +145,22 @@ def test_a_reader_sees_the_old_lists_or_the_new(copied, split_once, ask):
     assert len(set(stood)) == 3 and {stood[0], stood[-1]} <= seen <= set(stood)
 
 
-def test_a_copy_that_fails_on_the_way_leaves_the_old_lists_and_the_next_puts_it_right(copied, split_once, ask, url):
+def test_a_copy_that_fails_on_the_way_leaves_the_old_lists_until_the_next(copied, split_once, ask, postgres):
     publish_model(copied, split_once[1], "wmf", "first", after=COPY)
     before = ask(COPIED)
     refuse = "alter table small.lists add constraint nothing check (rank < 0) not valid"
-    postgres_server.execute_statements(url, refuse)  # after the recommendations were replaced
+    postgres_server.execute_statements(postgres, refuse)  # after the recommendations were replaced
     publish_model(copied, split_once[1], "mrf_dense", "second", after=COPY)
     assert ask(COPIED) == before and copied.published.resolve().name == "second"
     [alarm] = load_alarms(copied)
     assert "nothing" in alarm and postgres_server.PASSWORD not in alarm
-    postgres_server.execute_statements(url, "alter table small.lists drop constraint nothing")
+    postgres_server.execute_statements(postgres, "alter table small.lists drop constraint nothing")
     publish_model(copied, split_once[1], "slim", "third", after=COPY)
     assert ask(COPIED) != before and len(load_alarms(copied)) == 1
 
 
 @pytest.mark.slow
-def test_a_copy_that_is_killed_leaves_the_old_lists(copied, split_once, ask, url, monkeypatch):
+def test_a_copy_that_is_killed_leaves_the_old_lists(copied, split_once, ask, postgres, monkeypatch):
     from adbc_driver_postgresql import dbapi
 
     publish_model(copied, split_once[1], "wmf", "first", after=COPY)
@@ -175,7 +168,7 @@ def test_a_copy_that_is_killed_leaves_the_old_lists(copied, split_once, ask, url
     monkeypatch.setattr(stage, "AFTER_TIMEOUT_SECONDS", 10)
     arguments = (copied, split_once[1], "mrf_dense", "second")
     publishing = threading.Thread(target=publish_model, args=arguments, kwargs={"after": COPY})
-    with dbapi.connect(url) as connection, connection.cursor() as cursor:
+    with dbapi.connect(postgres) as connection, connection.cursor() as cursor:
         cursor.execute("lock table small.lists in access exclusive mode")  # at which the copy waits
         publishing.start()
         until, waiting = time.monotonic() + 60, "select 1 from pg_stat_activity where wait_event_type = 'Lock'"
