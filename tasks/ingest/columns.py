@@ -161,8 +161,8 @@ def _describe_columns(sample: Sample) -> str:
     for at, name in enumerate(sample.names, 1):
         cells = [cell.strip() for cell in sample.column(at)]
         filled = list(dict.fromkeys(filter(None, cells)))
-        empty = f"{cells.count('') / max(len(cells), 1):.0%}"
-        table.append((name.strip(), _describe_type(filled), empty, str(len(filled)), ", ".join(filled[:3])[:60]))
+        row = (name.strip(), _describe_type(filled), f"{cells.count('') / max(len(cells), 1):.0%}", str(len(filled)))
+        table.append((*row, ", ".join(cell[:24] + "..." * (len(cell) > 24) for cell in filled[:3])))
     return format_grid(table)
 
 

@@ -73,14 +73,14 @@ def _describe_logs(dataset: Dataset, paths: Sequence[Path], folder: Path) -> tup
         counts = warehouse.select(connection, "inspect/counts").row(0, named=True)
         if counts["events"] + counts["rejects"] >= MAX_RECORDS:
             sections.append(f"Of each log the first {MAX_RECORDS:,} records are read here.")
-        columns = "* exclude (file_id)" if dataset.events else "* exclude (file_id, event)"
-        events = f"select {columns} from raw.events order by file_id, line_number limit 10"
-        sections.append(f"The first events, as they are read:\n{warehouse.query(connection, events)}")
-        span = f", from {counts['first_at']} to {counts['last_at']} (UTC)" if counts["first_at"] else ", without times"
-        sections.append(
-            f"{counts['events']:,} events of {counts['users']:,} users and {counts['items']:,} items{span}; "
-            f"values from {counts['lowest']} to {counts['highest']}; {counts['pairs']:,} pairs of a user and an item"
-        )
+        first = warehouse.query(connection, "from raw.events order by file_id, line_number limit 10").drop("file_id")
+        sections.append(f"The first events, as they are read:\n{first if dataset.events else first.drop('event')}")
+        if counts["events"]:
+            span = f"from {counts['first_at']} to {counts['last_at']} (UTC)" if counts["first_at"] else "without times"
+            sections.append(
+                f"{counts['events']:,} events of {counts['users']:,} users and {counts['items']:,} items in "
+                f"{counts['pairs']:,} pairs, {span}; values from {counts['lowest']} to {counts['highest']}"
+            )
         try:
             steps = funnel.format_steps(count_steps(connection, dataset))
         except InputError as error:
