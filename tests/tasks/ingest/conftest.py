@@ -1,4 +1,4 @@
-"""A home for logs, and readers of files that leave out the stage's transaction and contracts."""
+"""A home for logs, writers of logs, and what was read of them."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -55,13 +55,9 @@ def list_set_aside(home: Home, run_id: str) -> list[str]:
 
 
 def read_logs(home: Home, dataset: Dataset | str, paths: Sequence[Path]) -> tuple[list, list]:
-    """Load log files, and return all events and rejects."""
+    """Load logs without the stage's contracts, and return all events and rejects."""
     dataset = datasets.load_dataset(dataset, home.root) if isinstance(dataset, str) else dataset
-    logs = scan_logs(paths, dataset)
-    (scratch := home.root / "scratch").mkdir(exist_ok=True)
     with warehouse.open_warehouse(home) as connection:
-        connection.begin()
-        load_logs(connection, list(enumerate(logs, 1)), scratch, dataset)
-        connection.commit()
-        assert not list(scratch.iterdir())
-        return connection.execute(EVENTS).fetchall(), connection.execute(REJECTS).fetchall()
+        load_logs(connection, enumerate(scan_logs(paths, dataset), 1), home.root, dataset)
+    assert not [*home.root.glob("*.txt")]  # the copies are gone
+    return query_rows(home, EVENTS), query_rows(home, REJECTS)

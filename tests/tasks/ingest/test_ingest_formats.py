@@ -1,4 +1,4 @@
-"""Every format, on logs of a few lines: events and rejects with their file and line, however a file is packed."""
+"""Every format, on small logs: events and rejects with their file and line; long lines, and what is declared anew."""
 
 import gzip
 from datetime import datetime
@@ -6,25 +6,26 @@ from datetime import datetime
 import polars as pl
 import pytest
 
+from oneclass.data_contracts import ContractBroken
 from oneclass.tasks.datasets import Dataset
-from oneclass.tasks.ingest import files
+from oneclass.tasks.errors import OneclassError
+from oneclass.tasks.ingest import files, load
+from oneclass.tasks.ingest.stage import ingest
+from oneclass.tasks.stores.home import Home, Limits
+from tests.conftest import query_rows
 from tests.tasks.ingest.conftest import read_logs, write_file
 
-NEW_YEAR, EPOCH = datetime(2004, 1, 1), datetime(2001, 9, 9, 1, 46, 40)
+NEW_YEAR, LONG_ID = datetime(2004, 1, 1), "9" * 10_000
 STATED = Dataset(name="own", columns={"user": "who", "item": "what", "value": "stars", "time": "day"})
 FORMATS = {  # data set, content, events
     "netflix": ("netflix", "1:\n10,4,2004-01-01\n11,3,2004-01-01\n2:\n10,5,2004-01-01\n",
                 [(2, "10", "1", 4, NEW_YEAR), (3, "11", "1", 3, NEW_YEAR), (5, "10", "2", 5, NEW_YEAR)]),
-    "ratings.csv": ("ml-20m", "userId,movieId,rating,timestamp\n1,2,3.5,1000000000\n", [(2, "1", "2", 3.5, EPOCH)]),
     "quotes": ("ml-1m", 'rating,x,item_id,user_id\n4,"so,\n""very"" good\n",x,"a, b"\n5,,"c ""d""",e\n',
                [(2, "a, b", "x", 4, None), (3, "e", 'c "d"', 5, None)]),
-    "triplets": ("msd", 'b"8\tSOAKI\t1\nb9\tSOBBM\t7\n',
-                 [(1, 'b"8', "SOAKI", 1, None), (2, "b9", "SOBBM", 7, None)]),
-    "user_artists.dat": ("lastfm", "userID\tartistID\tweight\n2\t51\t13883\n", [(2, "2", "51", 13883, None)]),
-    "adjacency": ("gowalla", "0 7 8 \n1\n2  9\n",
-                  [(1, "0", "7", 1, None), (1, "0", "8", 1, None), (3, "2", "9", 1, None)]),
-    "counted": ("citeulike-a", "2 7 8\n0\n1 9\n",
-                [(1, "1", "7", 1, None), (1, "1", "8", 1, None), (3, "3", "9", 1, None)]),
+    "triplets": ("msd", 'b"8\tSOAKI\t7\n', [(1, 'b"8', "SOAKI", 7, None)]),
+    "adjacency": ("gowalla", f"0 7 8 \n1\n2  {LONG_ID}\n",
+                  [(1, "0", "7", 1, None), (1, "0", "8", 1, None), (3, "2", LONG_ID, 1, None)]),
+    "counted": ("citeulike-a", "1 7\n0\n1 9\n", [(1, "1", "7", 1, None), (3, "3", "9", 1, None)]),
     "stated names": (STATED, "day;who;what;stars\n2004-01-01;é;b;2,5\n", [(2, "é", "b", 2.5, NEW_YEAR)]),
     "blank lines above": ("ml-1m", "\n \nuser,item\n#1,x\nb,C#\n", [(4, "#1", "x", 1, None), (5, "b", "C#", 1, None)]),
 }  # fmt: skip
@@ -36,71 +37,94 @@ def test_each_format(home, tmp_path, name):
     assert read_logs(home, dataset, [write_file(tmp_path / "log", content)]) == ([(1, *one) for one in expected], [])
 
 
-def test_nulls_of_a_table_are_rejected_and_blanks_around_ids_dropped(home, tmp_path):
-    table = pl.DataFrame({"user_id": [" u ", None, "v"], "item_id": [7.0, 8.0, 9.5], "rating": [5, 4, None]})
-    table.write_parquet(tmp_path / "log")
+@pytest.mark.parametrize("name", ["file_row_number", "File_Row_Number"])
+def test_nulls_of_a_table_are_rejected_and_blanks_around_ids_dropped(home, tmp_path, name):
+    table = pl.DataFrame({"user_id": [" u ", None, "v"], "item_id": [7.0, 8.0, 9.5], "rating": [5, 4, None], name: 7})
+    pl.concat([table] * 2).write_parquet(tmp_path / "log", row_group_size=2)
     events, rejects = read_logs(home, "ml-1m", [tmp_path / "log"])
-    assert events == [(1, 1, "u", "7", 5, None)]
-    assert [(line, reason) for _, line, _, reason in rejects] == [(2, "names no user"), (3, "value is not a number")]
-
-
-VARIANTS = {
-    "no last end": lambda text: text.rstrip(b"\n"),
-    "CR": lambda text: text.replace(b"\n", b"\r"),
-    "several ends": lambda text: text.replace(b"\n", b"\r\n", 1),
-    "byte order mark": lambda text: b"\xef\xbb\xbf" + text,
-    "UTF-16": lambda text: text.decode().encode("utf-16"),
-    "blank lines": lambda text: text + b"\n \n",
-    "gzip of two members": lambda text: gzip.compress(text[:9]) + gzip.compress(text[9:]),
-}
-
-
-@pytest.mark.parametrize("name", ["netflix", "stated names", "counted"])
-def test_line_ends_marks_and_packings_change_nothing(home, tmp_path, name):
-    dataset, text, expected = FORMATS[name]
-    paths = [write_file(tmp_path / variant, change(text.encode())) for variant, change in VARIANTS.items()]
-    events, rejects = read_logs(home, dataset, paths)
-    found = {variant: [event[1:] for event in events if event[0] == at] for at, variant in enumerate(VARIANTS, 1)}
-    assert found == dict.fromkeys(VARIANTS, expected) and rejects == []
+    assert events == [(1, 1, "u", "7", 5, None), (1, 4, "u", "7", 5, None)]
+    assert [line for _, line, _, reason in rejects if reason == "names no user"] == [2, 5]
+    assert [line for _, line, _, reason in rejects if reason == "value is not a number"] == [3, 6]
 
 
 def test_a_text_is_read_in_pieces_to_its_end(home, tmp_path, monkeypatch):
     monkeypatch.setattr(files, "CHUNK_BYTES", 33)  # within characters and line ends
-    text = "\r\n".join(["user_id,item_id", *(f"zoë{n},é{n % 7}" for n in range(200)), ""])
-    contents = {"one": text.encode("utf-16"), "two": text.encode() + b"b,x\n"}
-    events, rejects = read_logs(home, "ml-1m", [write_file(tmp_path / name, one) for name, one in contents.items()])
-    expected = [*[(f"zoë{n}", f"é{n % 7}") for n in range(200)] * 2, ("b", "x")]
-    assert ([event[2:4] for event in events], rejects) == (expected, [])
+    same = [(f"zoë{n}", f"é{n % 7}") for n in range(200)]
+    text = "\r\n".join(["user_id,item_id", *map(",".join, same), ""])
+    contents = [text.encode("utf-16"), text.encode() + b"b,x\n", gzip.compress(text.encode()) + gzip.compress(b"c,x\n")]
+    events, rejects = read_logs(home, "ml-1m", [write_file(tmp_path / str(at), one) for at, one in enumerate(contents)])
+    assert ([event[2:4] for event in events], rejects) == ([*same, *same, ("b", "x"), *same, ("c", "x")], [])
 
 
-GOOD = {
-    "netflix": "7:\n10,4,2004-01-01\n",
-    "ml-1m": "user_id,item_id,rating,timestamp\na,b,3,1000000000\n",
-    "citeulike-a": "2 1 2\n",
-}
+GOOD = {"netflix": "7:\n10,4,2004-01-01\n", "ml-1m": "user,item,time\na,b,1000000000\n", "citeulike-a": "2 1 2\n"}
 BAD = [
     ("netflix", "10,four,2004-01-01", "value is not a number"),
     ("netflix", "10,4,2004-02-30", "time is not a date or time"),
+    ("netflix", "10,4,2004-0:1-01", "time is not a date or time"),
+    ("netflix", ",,2004-01-01", "names no user"),
     ("netflix", "10,4,2999-01-01", "time is later than the clock by over max_future_days = 1 of the data set's file"),
     ("netflix", "10,5.5,2004-01-01", "value is above value_max = 5 of the data set's file"),
     ("netflix", "1\udcff,4,2004-01-01", "not UTF-8"),
     ("netflix", "10,4,2004-01-01,5", "4 fields instead of 3"),
-    ("ml-1m", "a,,3,1", "names no item"),
-    ("ml-1m", "a\udcff,b,3,1", "not UTF-8"),
-    ("ml-1m", "x" * 5000, "1 fields instead of 4"),
+    ("netflix", "12:ab", "no readable MOVIE: header stands above it"),
+    ("netflix", "ab:", "no readable MOVIE: header stands above it"),
+    ("ml-1m", "a,,1", "names no item"),
+    ("ml-1m", "a\udcff,b,1", "not UTF-8"),
+    ("ml-1m", "x" * 5000, "1 fields instead of 3"),
+    ("ml-1m", f"a,{LONG_ID}9,1000000000", "the item's id is longer than 10000 bytes"),
+    ("citeulike-a", f"1 {LONG_ID}9", "the item's id is longer than 10000 bytes"),
     ("citeulike-a", "3 1 2", "counts 3 items, but 2 follow"),
+    ("citeulike-a", "1 1 2", "counts 1 items, but 2 follow"),
 ]
 
 
 @pytest.mark.parametrize("name, line, reason", BAD)
 def test_a_bad_line_is_kept_and_its_neighbours_are_read(home, tmp_path, name, line, reason):
-    """Records are counted, with the header; a line that is none has its number in the file."""
-    good = GOOD[name]
-    last = good.splitlines()[-1]
-    content = f"{good}{line}\n{last}\n".encode(errors="surrogateescape")
+    """Records are counted, with headers; a line that is none has its number in the file."""
+    content = f"{GOOD[name]}{line}\n{GOOD[name]}".encode(errors="surrogateescape")
     events, rejects = read_logs(home, name, [write_file(tmp_path / "log", content)])
-    at, is_record = good.count("\n"), "fields instead" not in reason
-    assert {event[1] for event in events} == {at, at + 1 + is_record}
+    at, is_record = GOOD[name].count("\n"), "fields instead" not in reason
+    assert {event[1] for event in events} == {at, 2 * at + is_record}
     [(_, number, text, why)] = rejects
     assert (number, text) == (at + 1, line.encode(errors="surrogateescape").decode(errors="replace")[:1000])
     assert reason in why
+
+
+@pytest.mark.parametrize("longest, packed", [(1 << 26, bytes), (1 << 26, gzip.compress), (2_500_000, bytes)])
+def test_a_very_long_line_is_rejected(home, tmp_path, monkeypatch, longest, packed):
+    monkeypatch.setattr(load, "MAX_LINE_BYTES", longest)
+    line = "b" * 3_000_000 + ",x"
+    text = "\r\n".join(["user,item", "a,x", line, *["c,x"] * 9_000, line, "d,x", ""])
+    events, rejects = read_logs(home, "ml-1m", [write_file(tmp_path / "log", packed(text.encode()))])
+    assert (len(events), len(rejects)) == (9_002, 2)
+
+
+def test_memory_that_does_not_suffice_is_reported_in_one_sentence(tmp_path):
+    home = Home(tmp_path / "var", "small", Limits(threads=1, memory=30_000_000))
+    pl.DataFrame({"user": ["a", "b" * 60_000_000], "item": ["x", "y"]}).write_parquet(tmp_path / "log")
+    with pytest.raises(OneclassError, match="DuckDB needs more memory than there is"):
+        ingest(home, Dataset(name="own"), [tmp_path / "log"], "run")
+
+
+def test_replace_reads_unchanged_logs_again_by_other_kinds_and_bounds(home, tmp_path):
+    """Without it, a kind of event that is taken out breaks the contract."""
+    log = write_file(tmp_path / "log", "user,sku,value,event\na,x,1,view\na,y,4,buy\nb,x,2,view\nb,y,5,view\n")
+    own, fewer = Dataset(name="own", max_reject_share=1, events={"view": 1, "buy": 5}), {"events": {"view": 1}}
+    ingest(home, own, [log], "run")
+    with pytest.raises(ContractBroken, match="kind_known"):
+        ingest(home, own.model_copy(update=fewer), [log], "again")
+    kept_by = [(fewer, [1, 2, 5]), ({"value_min": 2.0}, [4, 2, 5]), ({}, [1, 4, 2, 5]), ({"value_max": 4.0}, [1, 4, 2])]
+    for night, (declared, kept) in enumerate(kept_by):
+        ingest(home, own.model_copy(update=declared), [log], f"run-{night}", replace=True)
+        assert query_rows(home, "select value from raw.events order by line_number") == [(value,) for value in kept]
+
+
+def test_kinds_of_events_are_declared_with_weights_and_maybe_a_half_life():
+    dataset = Dataset.model_validate({"name": "own", "events": {"view": 1, "half_life_days": 30}})
+    assert dataset.binarize_settings == {"event_weights": {"view": 1.0}, "half_life_days": 30}
+    with pytest.raises(ValueError, match="state what each kind adds under"):
+        Dataset(name="own", columns={"event": "what"})
+    with pytest.raises(ValueError, match="needs a column with the kind"):
+        Dataset(name="own", layout="adjacency", events={"view": 1})
+    with pytest.raises(ValueError, match=r"events\.view"):
+        Dataset(name="own", events={"view": "much"})
