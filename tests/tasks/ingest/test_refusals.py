@@ -98,6 +98,7 @@ READ = {  # content, events, what is said of the others, what is declared if any
                    "time is not a date or time"),
     "Apple's later seconds": ("user,sku,time\na,x,793467211\nb,x,793467219\n",
                               ["a x 1995-02-22 15:33:31", "b x 1995-02-22 15:33:39"], "times lie before 2000"),
+    "infinite values": ("user,sku,value\na,x,2\nb,x,inf\nc,x,nan\n", ["a x"], "value is not finite"),
     "1970": ("user,sku,date\na,x,1970-01-01\nb,x,2025-03-01\nc,x,2025-03-02\n",
              ["b x 2025-03-01 00:00:00", "c x 2025-03-02 00:00:00"], "33% of the times are 1970-01-01"),
     "equal times": ("user,sku,date\na,x,2025-03-01\nb,x,2025-03-01\n",
