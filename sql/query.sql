@@ -4,8 +4,8 @@
 with read as (
     select
         if(occurred_at <= ingested_at, occurred_at, null) as occurred_at,
-        regexp_matches(path, '(^|/)source(-[0-9-]+)?\.parquet$') as is_landed,
-        try_cast(regexp_extract(path, '(^|/)source-([0-9-]+-)?(\d{6,})\.parquet$', 3) as bigint) as number
+        regexp_matches(path, '(^|/)source(-\d+)?\.parquet$') as is_landed,
+        try_cast(regexp_extract(path, '(^|/)source-(\d{6,})\.parquet$', 2) as bigint) as number
     from raw.events
     join operations.log_files using (file_id)
 )

@@ -9,8 +9,8 @@ from oneclass.tasks.secrets import accept_former_places, check_reference
 
 LANDED_FILES = ("source.parquet", "source-*.parquet")
 """The names of the files that a query lands: its whole result, or the rows that are new in a run."""
-LANDED = re.compile(r"(?:source|\.source-taken)(?:-(?:\d{4}-\d\d-\d\d-)?(\d{6,}))?\.parquet(?:\.\d+)?")
-"""The same, with the number of new rows' file, the date of earlier versions, and what follows a name that was taken."""
+LANDED = re.compile(r"source(?:-(\d{6,}))?\.parquet")
+"""The same, with the number of new rows' file."""
 
 
 class Source(BaseModel):

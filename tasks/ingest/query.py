@@ -48,7 +48,7 @@ def land_query(home: Home, dataset: Dataset, source: Source, *, replace: bool = 
     """
     durable.make_folder(home.landing)
     called = f"[source] query of {source.file}"
-    landed = {path: match[1] for path in home.landing.rglob("*source*") if (match := LANDED.fullmatch(path.name))}
+    landed = {path: match[1] for path in home.landing.rglob("source*") if (match := LANDED.fullmatch(path.name))}
     newest, number = None, max((int(number or 0) for number in landed.values()), default=0)
     if home.warehouse.exists() and not replace:
         with warehouse.open_warehouse(home) as connection:  # for writing, to migrate an older warehouse
@@ -167,13 +167,7 @@ def _write_new_rows(home: Home, fetched: Path, new: Path, before: Collection[Pat
         files = [escape_path(path) for path in before or (fetched,)]
         landed = connection.read_parquet(files, hive_partitioning=False, union_by_name=True)
         (landed if before else rows.limit(0)).create_view("landed")
-        is_text = any(path.name.startswith(".") for path in before)  # of an earlier version
-        cell = "coalesce(try_cast({0} as {2}), try_cast(cells[{1}] as {2}))" if is_text else "try_cast({0} as {2})"
-        kinds = zip(rows.columns, rows.types, strict=True)
-        cells = ", ".join(cell.format(_quote(name, '"'), _quote(name, "'"), kind) for name, kind in kinds)
+        names = ('"{}"'.format(name.replace('"', '""')) for name in rows.columns)
+        cells = ", ".join(f"try_cast({name} as {kind})" for name, kind in zip(names, rows.types, strict=True))
         connection.sql(sql.statement("query/new_rows", cells=cells)).write_parquet(str(new), compression="zstd")
     return parquet.read_metadata(new).num_rows
-
-
-def _quote(name: str, mark: str) -> str:
-    return mark + name.replace(mark, 2 * mark) + mark
