@@ -1,7 +1,9 @@
 """The landing folder: files set aside, ingested files, files never read, and names that no folder should have."""
 
+import contextlib
 import gzip
 import os
+import sys
 from pathlib import Path
 
 import polars as pl
@@ -9,11 +11,11 @@ import pytest
 
 from oneclass.data_contracts import ContractBroken
 from oneclass.tasks.datasets import Dataset
-from oneclass.tasks.errors import InputError, OneclassError
+from oneclass.tasks.errors import InputError
 from oneclass.tasks.ingest import landing, layouts, load
 from oneclass.tasks.ingest.landing import IngestSettings
 from oneclass.tasks.ingest.stage import ingest
-from oneclass.tasks.run_summary import describe_success
+from oneclass.tasks.run_summary import RunDescription, describe_success
 from oneclass.tasks.stores import runs
 from oneclass.tasks.stores.home import Home
 from tests.conftest import query_rows
@@ -29,11 +31,11 @@ def list_files(folder: Path) -> set[str]:
     return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
 
 
-def run_night(home: Home, dataset: Dataset, run_id: str) -> str:
-    """Run a night that ingests the landing folder alone, and return its state."""
+def run_night(home: Home, dataset: Dataset, run_id: str) -> RunDescription:
+    """Run a night that ingests the landing folder alone, and return what is told of it."""
     with runs.record_run(home, run_id, "nightly-retrain", {}):
         ingest(home, dataset, [], run_id)
-    return describe_success(home, run_id, report="").state
+    return describe_success(home, run_id, report="")
 
 
 def write_damaged_parquet(path: Path) -> bytes:
@@ -88,31 +90,42 @@ def test_a_file_is_not_refused_for_what_is_not_its_fault(tmp_path, error):
 
 @pytest.mark.slow
 def test_every_night_tells_of_files_that_are_not_read_until_they_are_gone(home, dataset):
-    for name in ("ratings-1.csv", "ratings-2.csv"):
+    for name in ("ratings-1.csv", "ratings-2.csv", "_SUCCESS"):
         write_csv(home.landing / name, f"{name},x,5")
-    assert run_night(home, dataset, "run-0") != "files unread"
+    assert run_night(home, dataset, "first").state != "files unread"
     write_csv(home.landing / "orders-2.csv", "b,x,5")
     write_csv(home.landing / "ratings-1.csv", "a,x,5", "b,x,5", "b,y,5")
-    write_csv(home.landing / "ratings-2.csv", "broken", "b,x,5")
-    for run_id in ("run-1", "run-2"):
-        assert run_night(home, dataset, run_id) == "files unread"
-        text = describe_success(home, run_id, report="").text
-        assert "2 new files, 1 of them changed with 4 events" in text
-        assert "Not read: orders-2.csv: its name matches none of the patterns" in text
-        assert "Not read: ratings-2.csv: " in text
+    written = [BROKEN + b"1\n", BROKEN + b"2\n"]
+    for night, content in enumerate(written):
+        write_file(home.landing / "ratings-2.csv", content)
+        told = run_night(home, dataset, f"night-{night}")
+        assert told.state == "files unread" and "2 new files, 1 of them changed with 4 events" in told.text
+        assert "Not read: orders-2.csv: its name matches none of the patterns" in told.text
+        assert " ratings-2.csv: " in told.text
+        assert ("in landing/quarantine since an earlier night" in told.text) == (night > 0)
         assert query_rows(home, USERS) == [("a",), ("b",), ("b",), ("ratings-2.csv",)]
-    for path in [home.landing / "orders-2.csv", *(home.landing / "quarantine").iterdir()]:
+    aside = [path for path in (home.landing / "quarantine").rglob("*") if path.is_file()]
+    kept = [path.read_bytes() for path in aside if not path.name.endswith(".why.txt")]
+    assert sorted(kept) == written and len(aside) == 2 * len(written)
+    for path in [home.landing / "orders-2.csv", *aside]:
         path.unlink()
-    assert run_night(home, dataset, "run-3") != "files unread"
+    assert run_night(home, dataset, "last").state != "files unread"
 
 
-def test_where_no_file_is_left_and_nothing_is_there_the_run_stops(home, dataset):
+def test_files_of_other_programs_and_those_put_away_are_no_input(home, dataset):
+    names = {"done/ratings.csv", "_delta_log/ratings.csv", "_SUCCESS", "may/.ratings.csv"}
+    for name in names:
+        write_csv(home.landing / name, "b,x,5")
     write_file(home.landing / "deep" / "ratings.csv", UNREADABLE)
-    with pytest.raises(InputError, match="ended before the end"):
-        ingest(home, dataset, [], "run-1")
-    assert list_files(home.landing) == {"quarantine/deep/ratings.csv", "quarantine/deep/ratings.csv.why.txt"}
-    with pytest.raises(InputError, match="holds no raw files"):
-        ingest(home, dataset, [], "run-2")
+    for reason in ("ended before the end", "holds no raw files"):
+        with pytest.raises(InputError, match=reason):
+            ingest(home, dataset, [], reason)
+        aside = {"quarantine/deep/ratings.csv", "quarantine/deep/ratings.csv.why.txt"}
+        assert list_files(home.landing) == names | aside
+    write_csv(home.landing / "ratings.csv", "a,x,5")
+    for run_id, sources in {"night": [], "by hand": [home.landing]}.items():
+        ingest(home, dataset, sources, run_id)
+        assert query_rows(home, USERS) == [("a",)]
 
 
 @pytest.mark.parametrize("content", [UNREADABLE, BROKEN])
@@ -125,88 +138,48 @@ def test_a_file_that_is_named_is_never_moved(home, dataset, content, replace):
     assert list_files(home.landing) == {"ratings-1.csv", "ratings-2.csv"} and bad.read_bytes() == content
 
 
-def test_files_of_other_programs_and_those_put_away_are_no_input(home, dataset):
-    names = "quarantine/ratings.csv", "done/ratings.csv", "_delta_log/ratings.csv", "_SUCCESS", "may/.ratings.csv"
-    for name in names:
-        write_csv(home.landing / name, "b,x,5")
-    with pytest.raises(InputError, match="holds no raw files"):
-        ingest(home, dataset, [], "run-1")
-    (home.landing / "quarantine" / "ratings.csv").unlink()
-    write_csv(home.landing / "ratings.csv", "a,x,5")
-    assert run_night(home, dataset, "run-2") != "files unread"
-    ingest(home, dataset, [home.landing], "run-3")
-    assert query_rows(home, USERS) == [("a",)]
-
-
-def test_a_file_that_is_being_written_is_left_for_the_next_run(home, dataset, caplog, monkeypatch):
-    write_csv(home.landing / "ratings-1.csv", "a,x,5")
-    growing, detect = write_csv(home.landing / "ratings-2.csv", "b,x,5"), layouts.detect_text
-
-    def meanwhile(path, *more):
-        if path == str(growing):
-            write_csv(growing, "b,x,5", "b,y,5")
-        return detect(path, *more)
-
-    monkeypatch.setattr(layouts, "detect_text", meanwhile)
-    ingest(home, dataset, [], "run-1")
-    assert list_set_aside(home, "run-1") == []
-    assert query_rows(home, USERS) == [("a",)] and growing.exists() and "left for the next run" in caplog.text
+@pytest.mark.parametrize("change", [lambda path: write_csv(path, "b,x,5", "b,y,5"), Path.unlink])
+@pytest.mark.parametrize("function", [layouts.detect_text, load._load_log, landing.quarantine_files])
+def test_a_file_that_changes_during_a_night_stays_for_the_next(home, dataset, caplog, monkeypatch, function, change):
+    """It changes at the end of a function: before DuckDB reads it, meanwhile, or after the commit."""
+    ingest(home, dataset, [write_csv(home.landing / "ratings-1.csv", "a,x,5")], "before")
+    path = write_csv(home.landing / "ratings-2.csv", "b,x,5")
+    module, name = sys.modules[function.__module__], function.__name__
+    monkeypatch.setattr(module, name, lambda *given: (function(*given), change(path))[0])
+    refuses = pytest.raises(InputError, match=r"2.csv: was changed or taken away while it was read. Run again")
+    with refuses if module is load else contextlib.nullcontext():
+        ingest(home, dataset, [], "meanwhile", MOVE)
     monkeypatch.undo()
-    ingest(home, dataset, [], "run-2")
-    assert count_events(home) == 3
-
-
-@pytest.mark.parametrize("change", [Path.unlink, lambda path: write_csv(path, "b,x,5")])
-def test_a_log_that_changes_while_duckdb_reads_is_refused(change, home, dataset, tmp_path, monkeypatch):
-    path, load_log = write_csv(tmp_path / "log.csv", "a,x,5"), load._load_log
-    monkeypatch.setattr(load, "_load_log", lambda *given: (load_log(*given), change(path)))
-    with pytest.raises(OneclassError, match=r"log.csv: was changed or taken away while it was read. Run again"):
-        ingest(home, dataset, [path], "run")
-    assert query_rows(home, "from raw.events") == []
+    read = [("a",), ("b",)] if module is landing else [("a",)]
+    assert query_rows(home, USERS) == read and list_set_aside(home, "meanwhile") == []
+    assert ("left for the next run" in caplog.text) == (module is layouts)
+    assert (grown := path.exists()) == (change != Path.unlink)
+    ingest(home, dataset, [], "after", MOVE)
+    assert query_rows(home, USERS) == ([("a",), ("b",), ("b",)] if grown else read)
+    assert list_files(home.landing) == {"done/ratings-1.csv", *["done/ratings-2.csv"] * grown}
 
 
 @pytest.mark.parametrize("settings", [IngestSettings(), MOVE])
 def test_ingested_files_stay_or_are_moved_also_after_a_run_that_died_before(home, dataset, settings):
-    for name in ("ratings-1.csv", "may/ratings-2.csv"):
+    for name in (names := {"ratings-1.csv", "may/ratings-2.csv"}):
         write_csv(home.landing / name, f"{name},x,5")
     write_csv(home.landing / "notes.csv", "not a log of this data set")
-    before = list_files(home.landing)
     ingest(home, dataset, [], "run-1")
     with pytest.raises(ContractBroken, match="value_in_range"):  # of what was read in before the bounds were narrowed
         ingest(home, dataset.model_copy(update={"value_max": 4}), [], "broken", settings)
-    assert list_files(home.landing) == before
+    assert list_files(home.landing) == {"notes.csv", *names}
     folder = "done/" if settings == MOVE else ""
     for run_id in ("run-2", "run-3"):
         ingest(home, dataset, [], run_id, settings)
         assert count_events(home) == 2
-        assert list_files(home.landing) == {f"{folder}ratings-1.csv", f"{folder}may/ratings-2.csv", "notes.csv"}
-
-
-def test_a_file_that_was_written_anew_since_it_was_read_is_not_moved(home, dataset, monkeypatch):
-    path, set_aside = write_csv(home.landing / "ratings.csv", "a,x,5"), landing.quarantine_files
-
-    def meanwhile(*arguments):  # after the commit, before files are put away
-        set_aside(*arguments)
-        write_csv(path, "a,x,5", "b,x,5")
-
-    monkeypatch.setattr(landing, "quarantine_files", meanwhile)
-    ingest(home, dataset, [], "run-1", MOVE)
-    monkeypatch.undo()
-    assert query_rows(home, USERS) == [("a",)] and path.exists()
-    ingest(home, dataset, [], "run-2", MOVE)
-    assert count_events(home) == 2 and list_files(home.landing) == {"done/ratings.csv"}
-
-
-def test_a_moved_file_that_comes_back_changed_replaces_its_events(home, dataset):
-    for content in ("a,x,5", "b,x,5"):
-        write_csv(home.landing / "ratings.csv", content)
-        ingest(home, dataset, [], content, MOVE)
-    assert query_rows(home, USERS) == [("b",)]
-    moved = list_files(home.landing)
-    assert len(moved) == 2 and "done/ratings.csv" in moved and {Path(name).name for name in moved} == {"ratings.csv"}
-    # Read by hand, they have the names that they had.
-    ingest(home, dataset, [home.landing / "done" / "ratings.csv"], "by hand")
-    assert query_rows(home, USERS) == [("a",)]
+        assert list_files(home.landing) == {"notes.csv", *(folder + name for name in names)}
+    write_csv(home.landing / "ratings-1.csv", "b,x,5")
+    ingest(home, dataset, [], "changed", settings)
+    assert query_rows(home, USERS) == [("b",), ("may/ratings-2.csv",)]
+    assert len([*home.landing.rglob("ratings-1.csv")]) == 1 + (settings == MOVE)
+    # Read by hand, a moved file has the name that it had.
+    ingest(home, dataset, [home.landing / f"{folder}ratings-1.csv"], "by hand")
+    assert {*query_rows(home, USERS)} == {("may/ratings-2.csv",), ("ratings-1.csv" if folder else "b",)}
 
 
 NOT_UTF8 = [b"ratings-\xe9.csv", b"ratings-\xff\n.csv", b"ratings" + b"\xe9" * 244 + b".csv", b"d\xe9p/ratings-1.csv"]
@@ -215,42 +188,28 @@ UNUSUAL = [b"ratings\nlines.csv", b"ratings-\x1b[2J\r.csv", "ratings-\u2028.csv"
            b"ratings" + "é".encode() * 122 + b".csv"]  # fmt: skip
 
 
-def put_files(folder: Path, names: list[bytes], content: str) -> list[Path]:
-    """Write files with these names, each with the same beginning and other last lines."""
-    return [
-        write_file(Path(os.fsdecode(bytes(folder) + b"/" + name)), f"{content}b,y{at}\n")
-        for at, name in enumerate(names)
-    ]
+def put_files(folder: Path, names: list[bytes], lines: str) -> list[Path]:
+    """Write files with these names, each with the same lines but the last."""
+    return [write_csv(folder / os.fsdecode(name), lines, f"b,y{at},5") for at, name in enumerate(names)]
 
 
 def test_files_are_read_or_set_aside_with_a_note_whatever_their_names(home, dataset, caplog):
-    good = put_files(home.landing, UNUSUAL, "user_id,item_id\na,x\n")
-    nameless = put_files(home.landing, NOT_UTF8, "user_id,item_id\na,x\n")
-    bad = nameless + put_files(home.landing, [b"bad/" + name for name in UNUSUAL], "user_id,item_id\na\n")
+    good = put_files(home.landing, UNUSUAL, "a,x,5")
+    nameless = put_files(home.landing, NOT_UTF8, "a,x,5")
+    bad = nameless + put_files(home.landing / "bad", UNUSUAL, "a")
     contents = sorted(path.read_bytes() for path in bad)
     with pytest.raises(InputError, match=r"ratings-\\udce9.csv: its name is not UTF-8 text. Rename it."):
         ingest(home, dataset, nameless[:1], "by hand")
     ingest(home, dataset, [], "run", MOVE)
     aside = list_set_aside(home, "run")
     assert (count_events(home), len(aside)) == (2 * len(good), len(bad)) and not any(map(Path.exists, good + bad))
-    notes = list((home.landing / "quarantine").rglob("*.why.txt"))
+    notes = {path: path.read_text() for path in (home.landing / "quarantine").rglob("*.why.txt")}
     assert sorted(note.with_name(note.name.removesuffix(".why.txt")).read_bytes() for note in notes) == contents
-    texts = [note.read_text() for note in notes]
-    assert sum("its name is not UTF-8 text. Rename it." in text for text in texts) == len(nameless)
+    assert sum("its name is not UTF-8 text. Rename it." in text for text in notes.values()) == len(nameless)
     warnings = [record.getMessage() for record in caplog.records if "set aside" in record.getMessage()]
     assert all(sum(str(note) in warning for warning in warnings) == 1 for note in notes)
-    shown = [*warnings, *map(str, notes), *aside, *(line for text in texts for line in text.split("\n"))]
+    shown = [*warnings, *map(str, notes), *aside, *(line for text in notes.values() for line in text.split("\n"))]
     assert all(map(str.isprintable, shown))
-
-
-def test_files_of_one_name_all_stay_in_the_quarantine(home, dataset):
-    write_csv(home.landing / "ratings-0.csv", "a,x,5")
-    written = [BROKEN + b"%d\n" % night for night in range(3)]
-    for night, content in enumerate(written):
-        write_file(home.landing / "ratings.csv", content)
-        ingest(home, dataset, [], f"run-{night}")
-    kept = [path.read_bytes() for path in (home.landing / "quarantine").rglob("*") if path.is_file()]
-    assert len(kept) == 2 * len(written) and sorted(one for one in kept if one.startswith(BROKEN)) == written
 
 
 def test_a_file_that_cannot_be_moved_stays_and_holds_up_no_other(home, dataset, caplog):
@@ -259,13 +218,3 @@ def test_a_file_that_cannot_be_moved_stays_and_holds_up_no_other(home, dataset, 
     bad = write_file(home.landing / "ratings-2.csv", BROKEN)
     ingest(home, dataset, [], "run")
     assert count_events(home) == 1 and bad.exists() and "cannot be set aside" in caplog.text
-
-
-def test_a_folder_a_pattern_and_files_by_name_are_the_same_and_one_named_twice_is_read_once(home, dataset, tmp_path):
-    (folder := tmp_path / "logs").mkdir()
-    paths = put_files(folder, [b"ratings1.csv", b"ratings2.csv", b"ratings[1].csv"], "user_id,item_id\na,x\n")
-    write_file(folder / "notes.md", "no log")
-    assert [one.outcome for one in ingest(home, dataset, [paths[2], paths[2]], "run")] == ["new", "skipped"]
-    assert count_events(home) == 2
-    for number, named in enumerate(([folder], [folder / "*.csv"], paths)):
-        assert [one.log.location for one in ingest(home, dataset, named, f"run-{number}")] == paths

@@ -10,14 +10,18 @@ from oneclass.tasks.ingest import preview
 from oneclass.tasks.ingest.stage import ingest
 from oneclass.tasks.stores.home import Home
 from tests.conftest import LIMITS, query_rows
+from tests.tasks.ingest.conftest import write_file
 
-SHOP = (
-    "Kdnr;Ware;Stück;Tag\n"
-    + "".join(f"k{n % 7};a{n};1,5;{n % 28 + 1}.3.2024\n" for n in range(56))
-    + "k1;;1,5;1.3.2024\n"
-)
+ROWS = [f"k{n % 7};a{n};1,5;{n % 28 + 1}.3.2024;in den Korb" for n in range(56)]
+SHOP = "\n".join(["Kdnr;Ware;Stück;Tag;Aktion", *ROWS, "k1;;1,5;1.3.2024;in den Korb", ""])
 KINDS = "user_id,item_id,event\n" + "".join(f"u{n % 5},i{n},{('view', 'buy')[n % 3 == 0]}\n" for n in range(30))
-NAMED = ["--user", "Kdnr", "--item", "Ware", "--value", "Stück", "--time", "Tag"]
+NAMED = ["--user", "Kdnr", "--item", "Ware", "--value", "Stück", "--time", "Tag", "--event", "Aktion"]
+DECLARED = """
+title = "Küche"
+events = {"in den Korb" = 2}
+rules = {not_event = ["in den Korb"]}
+models = {wmf = {factors = 8}}
+"""
 
 
 @pytest.fixture
@@ -36,44 +40,29 @@ def inspect(tmp_path, capsys):
 def test_an_unknown_log_is_answered_with_its_columns_and_no_proposal(inspect, tmp_path):
     status, shown = inspect(SHOP, "--write", "shop")
     assert status == 2 and not (tmp_path / "var").exists()
-    assert 'log.csv, line 1: 57 lines, 4 columns, delimiter ";". Which column is the user and which the item?' in shown
+    assert 'log.csv, line 1: 57 lines, 5 columns, delimiter ";". Which column is the user and which the item?' in shown
     rows = [line.split() for line in shown.splitlines()]
     assert ["Kdnr", "text", "0%", "7", "k0,", "k1,", "k2"] in rows and ["Ware", "text", "2%", "56"] == rows[5][:4]
     assert "python -m flows.inspect --source /log.csv --user COLUMN --item COLUMN" in shown
 
 
-def test_named_columns_show_events_losses_and_the_whole_file(inspect, tmp_path):
-    status, shown = inspect(SHOP, *NAMED, "--write", "shop")
-    assert status == 0
-    for part in ("user   <- Kdnr", "times as %d.%m.%Y", "56 events of 7 users and 56 items", "names no item"):
-        assert part in shown
-    declared = tomllib.loads((tmp_path / "var" / "datasets" / "shop.toml").read_text(encoding="utf-8"))
-    named = {"user": ["Kdnr"], "item": ["Ware"], "value": ["Stück"], "time": ["Tag"]}
-    assert declared["columns"] == named and declared["binarize"] == {"threshold": 1.0}
-    home = Home(tmp_path / "var", "shop", LIMITS)
-    loose = datasets.load_dataset("shop", home.root).model_copy(update={"max_reject_share": 0.1})
-    ingest(home, loose, [tmp_path / "log.csv"], "run")
-    assert query_rows(home, "select count(*), sum(value), max(occurred_at)::varchar from raw.events") == [
-        (56, 84.0, "2024-03-28 00:00:00")
-    ]
-
-
-def test_writing_anew_keeps_what_a_file_declares(inspect, tmp_path):
-    (folder := tmp_path / "var" / "datasets").mkdir(parents=True)
-    (folder / "shop.toml").write_text(
-        'title = "Küche"\n[events]\n"in den Korb" = 2\n[rules]\nnot_event = ["in den Korb"]\n'
-        "[models.wmf]\nfactors = 8\n",
-        encoding="utf-8",
-    )
+def test_named_columns_show_events_and_losses_and_are_written_beside_what_a_file_declares(inspect, tmp_path):
+    write_file(tmp_path / "var" / "datasets" / "shop.toml", DECLARED)
     before = datasets.load_dataset("shop", tmp_path / "var")
-    text = "Kdnr,Ware,Aktion\n" + "k1,a1,in den Korb\n" * 3
     for _ in range(2):
-        status, shown = inspect(text, "--user", "Kdnr", "--item", "Ware", "--event", "Aktion", "--write", "shop")
+        status, shown = inspect(SHOP, *NAMED, "--write", "shop")
         assert status == 0, shown
+        for part in ("user   <- Kdnr", "times as %d.%m.%Y", "56 events of 7 users and 56 items", "names no item"):
+            assert part in shown
     after = datasets.load_dataset("shop", tmp_path / "var")
-    changed = {"columns", "binarize"}
+    named = {"user": ("Kdnr",), "item": ("Ware",), "value": ("Stück",), "time": ("Tag",), "event": ("Aktion",)}
+    assert after.columns.model_dump() == named and after.binarize == {"threshold": 1.0}
+    changed = {"columns", "binarize", "time_format"}
     assert after.model_dump(exclude=changed) == before.model_dump(exclude=changed)
-    assert after.columns.event == ("Aktion",)
+    home = Home(tmp_path / "var", "shop", LIMITS)
+    ingest(home, after.model_copy(update={"max_reject_share": 0.1}), [tmp_path / "log.csv"], "run")
+    totals = "select count(*), sum(value), max(occurred_at)::varchar from raw.events"
+    assert query_rows(home, totals) == [(56, 84.0, "2024-03-28 00:00:00")]
 
 
 def test_kinds_are_listed_and_their_weights_left_to_a_person(inspect, tmp_path):
@@ -81,12 +70,9 @@ def test_kinds_are_listed_and_their_weights_left_to_a_person(inspect, tmp_path):
     assert status == 0 and "A run would refuse this" in shown and "view (20), buy (10)" in shown
     text = (path := tmp_path / "var" / "datasets" / "shop.toml").read_text()
     assert "events" not in tomllib.loads(text) and '# "buy" = WEIGHT' in text
-    stated = (
-        text.replace("# [events]", "[events]")
-        .replace('# "buy" = WEIGHT', "buy = 3")
-        .replace('# "view" = WEIGHT', "view = 0")
-    )
-    path.write_text(stated)
+    for kind, weight in (("buy", 3), ("view", 0)):
+        text = text.replace(f'# "{kind}" = WEIGHT', f"{kind} = {weight}")
+    path.write_text(text.replace("# [events]", "[events]"))
     status, shown = inspect(KINDS, "--dataset", "shop")
     assert status == 0 and "refuse" not in shown and "10  -20: of a kind with the weight 0" in shown
 
@@ -94,6 +80,8 @@ def test_kinds_are_listed_and_their_weights_left_to_a_person(inspect, tmp_path):
 @pytest.mark.parametrize(
     ("text", "arguments", "part"),
     [
+        ("user,item\n" + "".join(f"u{n},i{n}\n" for n in range(101)), [], "the first 100 records are read here."),
+        ("user,item\n" + "".join(f"u{n},i{n}\n" for n in range(101)), [], "100 events of 100 users"),
         ("1,2,x\n3,4,y\n", ["--user", "1", "--item", "2"], "2 events of 2 users"),
         ("u1\t5\ti1\n", [], "--user N --item N"),
         ("user,item,rating\n" + "a,x,good\n" * 9, [], "value is not a number"),
@@ -105,11 +93,6 @@ def test_kinds_are_listed_and_their_weights_left_to_a_person(inspect, tmp_path):
         ("user,item\na,x\n", ["--user", "who"], "None is called who"),
     ],
 )
-def test_what_is_said_and_asked(inspect, text, arguments, part):
-    assert part in inspect(text, *arguments)[1]
-
-
-def test_of_a_large_log_the_beginning_is_read(inspect, monkeypatch):
+def test_what_is_said_and_asked(inspect, monkeypatch, text, arguments, part):
     monkeypatch.setattr(preview, "MAX_RECORDS", 100)
-    _, shown = inspect("user,item\n" + "".join(f"u{n},i{n}\n" for n in range(1000)))
-    assert "100 events of 100 users" in shown and "the first 100 records" in shown
+    assert part in inspect(text, *arguments)[1]
