@@ -23,7 +23,7 @@ from tests.tasks.ingest.conftest import count_events, list_set_aside, write_csv,
 
 MOVE = IngestSettings(keep_files="move")
 USERS = "select user_id from raw.events order by 1"
-UNREADABLE = gzip.compress(b"user_id,item_id,rating\na,x,5\n")[:-9]
+UNREADABLE = gzip.compress(b"user_id,item_id,rating\na,x,5\n", mtime=0)[:-9]
 BROKEN = b"user_id,item_id,rating\na,x,5\nbroken\n"
 
 
