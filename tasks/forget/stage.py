@@ -24,7 +24,7 @@ from oneclass.tasks.errors import InputError
 from oneclass.tasks.forget.files import UNKNOWN, FileEditor, StagedFile, match_words
 from oneclass.tasks.ingest import file_registry
 from oneclass.tasks.ingest.files import FileStillChanging
-from oneclass.tasks.ingest.landing import NOTE_SUFFIX
+from oneclass.tasks.ingest.landing import note_of
 from oneclass.tasks.ingest.sources import LogFile
 from oneclass.tasks.stores import checksums, durable, erasures, publications, runs, warehouse
 from oneclass.tasks.stores.home import Home
@@ -94,6 +94,8 @@ def remove_users(home: Home, dataset: Dataset, users: Sequence[str]) -> int:
         durable.install_file(home.folder / COPY, home.warehouse)
         for file in staged:
             _install(file)
+            # A note shows cells of its file, maybe cut off, so that no search would find an id in it.
+            note_of(file.location).unlink(missing_ok=True)
         for path in [path for pattern in DERIVED for path in home.folder.glob(pattern)]:
             checksums.remove_path(path)
         durable.sync_path(home.folder)
@@ -158,6 +160,8 @@ def _stage_files(home: Home, editor: FileEditor) -> tuple[list[StagedFile], list
     """Write the files of the landing folder without users; returns those that a person has to edit, too."""
     staged, left = [], []
     for number, location in enumerate(sorted(path for path in home.landing.rglob("*") if path.is_file())):
+        if location in [note_of(file.location) for file in staged]:  # it is deleted
+            continue
         folder = home.landing / f"{STAGED}{number}"
         folder.mkdir()
         try:
@@ -177,7 +181,6 @@ def _install(file: StagedFile) -> None:
         durable.install_file(file.path, file.location)
         return
     file.location.unlink()
-    file.location.with_name(file.location.name + NOTE_SUFFIX).unlink(missing_ok=True)
     durable.sync_path(file.location.parent)
 
 

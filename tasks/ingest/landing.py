@@ -109,7 +109,7 @@ def quarantine_files(home: Home, refused: Iterable[FileRefused]) -> None:
             f"Why: {file.reason}\n\nMend the file or the data set's file, put it back, and remove this note.\n"
         )
         try:
-            note = _note_of(move_file(home, file.location, QUARANTINE, text))
+            note = note_of(move_file(home, file.location, QUARANTINE, text))
             logger.warning("%s: set aside; %s says why. %s", file.shown, note, reason)
         except OSError as error:
             logger.warning("%s: not read, and cannot be set aside (%s). %s", file.shown, error.strerror, reason)
@@ -123,18 +123,19 @@ def move_file(home: Home, location: Path, folder: str, note: str = "") -> Path:
     """
     relative, name = location.relative_to(home.landing), escape_controls(location.name)
     target = home.landing / folder / relative
-    is_taken = any(map(os.path.lexists, (target, _note_of(target)))) or any(map(Path.is_file, target.parents))
+    is_taken = any(map(os.path.lexists, (target, note_of(target)))) or any(map(Path.is_file, target.parents))
     is_odd = len(os.fsencode(name)) > MAX_NAME_BYTES or escape_controls(str(relative)) != str(relative)
     if is_taken or is_odd:
         short = f"{Path(name).stem[:40]}{Path(name).suffix[:8]}"
         target = home.landing / folder / hash_file(location)[:16] / short
     durable.make_folder(target.parent)
     if note:
-        _note_of(target).write_text(note, encoding="utf-8")
-        durable.sync_path(_note_of(target))
+        note_of(target).write_text(note, encoding="utf-8")
+        durable.sync_path(note_of(target))
     durable.install_file(location, target)
     return target
 
 
-def _note_of(path: Path) -> Path:
+def note_of(path: Path) -> Path:
+    """Return the path of the note beside a file in quarantine."""
     return path.with_name(path.name + NOTE_SUFFIX)
