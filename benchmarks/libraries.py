@@ -30,7 +30,7 @@ from benchmarks.common import Scorer, Split, format_mean, load_split, print_head
 from benchmarks.peers import PEERS, is_installed
 from oneclass.models.evaluation.metrics import ALPHA, adjust_against_best, compare_paired
 from oneclass.models.registry import MODELS
-from oneclass.tasks.tuning.sampler import to_distribution
+from oneclass.tasks.tuning.search import to_distribution
 
 METRIC, RANDOM_TRIALS = "ndcg@100", 4
 OWN_MODELS = ["popularity", "item_knn", "sansa", "slim", "mrf_dense", "mrf_sparse", "wmf", "graph_filter"]

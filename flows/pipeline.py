@@ -37,9 +37,7 @@ from oneclass.tasks.report import report_task
 from oneclass.tasks.split.stage import Splits, split_task
 from oneclass.tasks.stores import runs
 from oneclass.tasks.stores.fits import collect_garbage
-from oneclass.tasks.tuning import far_behind
-from oneclass.tasks.tuning.auto import SearchRequest
-from oneclass.tasks.tuning.stage import tune_task
+from oneclass.tasks.tuning import auto
 
 STAGES = """
 1. **ingest** reads the logs: files that were read before are skipped, lines that cannot be read are kept as rejects.
@@ -212,7 +210,7 @@ def drop_models_far_behind(run: RunSettings, run_id: str, logs: Sequence[capacit
     if run.are_named:
         return run
     candidates = [name for name in run.models if name != run.publish.model]
-    left = far_behind.drop_models_far_behind(run.home, run_id, candidates, logs, fits)
+    left = auto.drop_models_far_behind(run.home, run_id, candidates, logs, fits)
     return replace(run, models={name: of for name, of in run.models.items() if name in {*left, run.publish.model}})
 
 
@@ -221,13 +219,13 @@ def _tune_settings(
 ) -> dict[str, ModelSettings]:
     """Return the settings of each model, searched where the data set has none."""
     judged_by = choose_publish_protocol(run.publish.protocol, splits.digests)
-    return tune_task(
+    return auto.tune_task(
         run.home,
         run_id,
         protocol=judged_by or next((name for name in PROTOCOLS if list_splits(name, splits.digests)), None),
         digests=splits.digests,
         models=run.models,
-        request=SearchRequest(
+        request=auto.SearchRequest(
             run.train.tune, run.given, list(run.dataset.models), run.train.search_share, run.train.search_seconds
         ),
         day=run.until or date.today(),

@@ -14,13 +14,14 @@ from oneclass.flows.parameters import TuneParameters, flow_with_parameters
 from oneclass.flows.pipeline import build_splits, format_run_name, run_context
 from oneclass.flows.prepare import prepared_run
 from oneclass.flows.settings import RunSettings, resolve_search_space, resolve_settings
-from oneclass.tasks import cluster, tuning
+from oneclass.tasks import cluster
 from oneclass.tasks.cluster import Executor
 from oneclass.tasks.errors import InputError, OneclassError
 from oneclass.tasks.orchestration import reconcile
 from oneclass.tasks.protocols import choose_publish_protocol, describe_folds, find_validation_splits, list_splits
-from oneclass.tasks.tuning import Search
-from oneclass.tasks.tuning.study import Study, format_trials, write_best_settings
+from oneclass.tasks.tuning.search import Search, suggest_trial
+from oneclass.tasks.tuning.study import format_trials, open_study, write_best_settings
+from oneclass.tasks.tuning.trial import log_trial, submit_trial
 
 logger = logging.getLogger(__name__)
 
@@ -51,54 +52,52 @@ def tune(given: TuneParameters) -> TuneResult:
         chosen = given.protocol or by_default or run.protocols[0]
         if not list_splits(chosen, digests):
             raise InputError(f"{chosen}: no edge is left to train on; the log is too small to tune on.")
-        digest, *further_folds = [digests[split] for split in find_validation_splits(chosen, digests)]
         search = Search(
             given.model,
             chosen,
-            digest,
+            tuple(digests[split] for split in find_validation_splits(chosen, digests)),
             run.models[given.model],
             resolve_search_space(run, given, chosen),
             run.seed,
             batch_size=given.batch_size,
-            further_folds=tuple(further_folds),
         )
         return _run_search(run, search, given, executor)
 
 
 def _run_search(run: RunSettings, search: Search, given: TuneParameters, executor: Executor) -> TuneResult:
     """Run rounds of trials until the study has the requested number or the time limit is reached."""
-    validation = search.validation_data(run.home)
-    users = search.count_users(run.home)
-    study, until = Study(run.home, search), time.monotonic() + 60 * (given.timeout or math.inf)
-    _log_search(search, study, users, given.trials)
+    train, users = search.load_folds(run.home)[0].train, search.count_users(run.home)
+    study, until = open_study(run.home, search), time.monotonic() + 60 * (given.timeout or math.inf)
+    _log_search(search, len(study.trials), users, given.trials)
     fixed = search.start.model_fields_set - set(run.dataset.models.get(search.model, {}))
     command = cli.to_command_line("flows.tune", given)
-    file = write_best_settings(run.home, search, study, fixed, users, command)
-    while trials := study.ask(given.trials, validation.train):
-        pending = [tuning.submit_trial(executor, run.home, search, trial) for trial in trials]
-        for trial, call in zip(trials, pending, strict=True):
-            tuning.trial_task(run.home, search, trial.number, call)
-            file = write_best_settings(run.home, search, study, fixed, users, command)
-        if time.monotonic() > until and trials[-1].number < given.trials:
+    file = write_best_settings(run.home, search, study.trials, fixed, users, command)
+    while len(ended := study.trials) < given.trials:
+        batch_end = (len(ended) // search.batch_size + 1) * search.batch_size
+        numbers = range(len(ended), min(batch_end, given.trials))
+        batch = [suggest_trial(search, number, ended, train) for number in numbers]
+        for call in [submit_trial(executor, run.home, search, trial) for trial in batch]:
+            study.add_trial(call.result())
+            log_trial(search, study.trials)
+            file = write_best_settings(run.home, search, study.trials, fixed, users, command)
+        if time.monotonic() > until and len(study.trials) < given.trials:
             logger.info("stopped after %g minutes; the same command goes on from here", given.timeout)
             break
-    outcomes = study.outcomes()
     if file is None:
-        raise OneclassError(f"tune: every trial of {search.model} failed. The last one: {outcomes[-1].note}")
-    return TuneResult(file, format_trials(search, outcomes))
+        note = study.trials[-1].user_attrs["note"]
+        raise OneclassError(f"tune: every trial of {search.model} failed. The last one: {note}")
+    return TuneResult(file, format_trials(search, study.trials))
 
 
-def _log_search(search: Search, study: Study, users: int, trials: int) -> None:
+def _log_search(search: Search, ended: int, users: int, trials: int) -> None:
     logger.info(
         "tuning %s by %s of %s validation users%s (%s), over %s",
         search.model,
         search.metric,
         f"{users:,}",
-        describe_folds(search.folds),
+        describe_folds(len(search.digests)),
         search.protocol,
         ", ".join(search.space),
     )
-    if before := len(study.outcomes()):
-        logger.info("the study has %d trials already; %d more to go", before, max(0, trials - before))
-    if other := study.count_other_source():
-        logger.warning("%d of its trials were made by another version of models/; their values may differ", other)
+    if ended:
+        logger.info("the study has %d trials already; %d more to go", ended, max(0, trials - ended))

@@ -31,7 +31,7 @@ from oneclass.tasks.metric_registry import OwnMetric
 from oneclass.tasks.protocols import PROTOCOLS
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.stores.home import Limits
-from oneclass.tasks.tuning.search import best_outcome
+from oneclass.tasks.tuning.search import describe_trials, find_best_trial
 
 DEFAULT_PROTOCOL = "strong_generalization"
 LIST = {"model": pl.String, "score": pl.String, "metric": pl.String}
@@ -294,14 +294,13 @@ def tune(
         protocol, data = _check_protocol(protocol), read_interactions(interactions)
     threads = threads or Limits().threads
     log = split_in_memory(data, protocol, _choose_split_settings(named, folds), start.seed, threads)
-    outcomes = search_settings(start, log.validated, protocol, chosen, trials, threads)
-    if (best := best_outcome(outcomes)) is None:
-        raise OneclassError(f"{name}: every trial failed. The last one: {outcomes[-1].note}")
+    ended = search_settings(start, log.validated, protocol, chosen, trials, threads)
+    described = describe_trials(ended)
+    if (best := find_best_trial(ended)) is None:
+        raise OneclassError(f"{name}: every trial failed. The last one: {described[-1]['note']}")
     common = ("number", "state", "value", "standard_error", "seconds", "note")
-    rows = [
-        {key: getattr(of, key) for key in common} | {key: of.settings.get(key) for key in chosen} for of in outcomes
-    ]
-    settings = type(start.settings).model_validate(best.settings)
+    rows = [{key: of[key] for key in common} | {key: of["settings"].get(key) for key in chosen} for of in described]
+    settings = type(start.settings).model_validate(best.user_attrs["settings"])
     return Tuning(type(model)(settings, seed=model.seed, threads=model.threads), pl.DataFrame(rows, strict=False))
 
 

@@ -37,10 +37,9 @@ from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import SplitArguments, rewrite_splits
 from oneclass.tasks.stores.matrices import SplitMatrices
 from oneclass.tasks.train import find_validation_users
-from oneclass.tasks.tuning.sampler import suggest
-from oneclass.tasks.tuning.search import Search, TrialOutcome, select_validation
-from oneclass.tasks.tuning.study import to_optuna_trial
+from oneclass.tasks.tuning.search import Search, suggest_trial
 from oneclass.tasks.tuning.trial import fit_trial
+from oneclass.tasks.tuning.validation import select_validation
 
 SMALLEST_WEIGHT = 1e-9  # a pair with a smaller sum of weights is no like
 
@@ -222,18 +221,17 @@ def rank_models(
 
 def search_settings(
     start: Model, folds: Sequence[SplitMatrices], protocol: str, space: SearchSpace, trials: int, threads: int
-) -> list[TrialOutcome]:
+) -> list[FrozenTrial]:
     """Try settings of a model on the validation parts of a protocol's splits; the first are its own.
 
     Raises:
         ValueError: no user has an edge to find, or no edge is left to train on.
     """
-    search = Search(start.name, protocol, "", start.settings, space, start.seed)
+    search = Search(start.name, protocol, (), start.settings, space, start.seed)
     with _quiet_stages():
         data = [select_validation(split, protocol, start.seed, threads) for split in folds]
-    ended: list[tuple[TrialOutcome, FrozenTrial]] = []
-    for number in range(1, trials + 1):
-        trial = suggest(search, number, ended, None if ended else data[0].train)
-        result = fit_trial(search, trial, data, lambda of: type(start)(of, seed=start.seed, threads=threads))
-        ended.append((result.outcome, to_optuna_trial(search, result)))
-    return [outcome for outcome, _ in ended]
+    ended: list[FrozenTrial] = []
+    for number in range(trials):
+        trial = suggest_trial(search, number, ended, data[0].train)
+        ended.append(fit_trial(search, trial, data, type(start), threads))
+    return ended

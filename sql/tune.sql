@@ -6,7 +6,7 @@ from operations.model_settings
 where model = $model
   and key = $key
   and origin in ('search', 'kept')
-  and searched_on between $day::date - $days::integer and $day::date
+  and searched_on between $searched_on::date - $days::integer and $searched_on::date
   and greatest(users / $users, $users / users) <= $moved
   and greatest(items / $items, $items / items) <= $moved
   and greatest(edges / $edges, $edges / edges) <= $moved

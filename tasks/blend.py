@@ -1,7 +1,7 @@
 """Blend: choose components among a run's models, and their weights, on a protocol's validation part only.
 
 The components are the run's own fits on the split that has this part. A split without one has it drawn from its
-training edges (`tasks.tuning.search`), and the models are fitted again on the rest.
+training edges (`tasks.tuning.validation`), and the models are fitted again on the rest.
 """
 
 import logging
@@ -34,8 +34,7 @@ from oneclass.tasks.stores.matrices import Part
 from oneclass.tasks.stores.stage_cache import StageCache
 from oneclass.tasks.train import is_model_error
 from oneclass.tasks.tuning.auto import ChosenSettings, record_settings
-from oneclass.tasks.tuning.search import load_validation
-from oneclass.tasks.tuning.trial import MIN_USERS, evaluate_model, sample_users
+from oneclass.tasks.tuning.validation import MIN_USERS, evaluate_model, load_validation, sample_users
 
 logger = logging.getLogger(__name__)
 

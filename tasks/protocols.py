@@ -100,7 +100,7 @@ def list_splits(protocol: str, splits: Collection[str]) -> list[str]:
 def find_validation_splits(protocol: str, splits: Collection[str]) -> list[str]:
     """Return the names of the splits, of those of a run, by whose validation parts models are judged for a protocol.
 
-    A split without such a part has it drawn from its training edges (`tasks.tuning.search`).
+    A split without such a part has it drawn from its training edges (`tasks.tuning.validation`).
     """
     by_time = protocol == "next_events" and NEXT_EVENTS_VALIDATION in splits
     return [NEXT_EVENTS_VALIDATION] if by_time else list_splits(protocol, splits)

@@ -134,8 +134,7 @@ create table if not exists operations.model_settings (
     key varchar,
     settings json not null
 );
--- operations.search_trials: one row per trial of a search that a run made for a model's settings, in their order; the last
--- two may be the initial and the best settings again, on a larger sample.
+-- operations.search_trials: one row per trial of a search that a run made for a model's settings, in their order.
 create table if not exists operations.search_trials (
     run_id varchar not null, -- the run in operations.runs that made the search
     model varchar not null, -- the model's name
@@ -145,7 +144,7 @@ create table if not exists operations.search_trials (
     value double, -- the search's metric; null where the trial failed
     standard_error double, -- of the value, over validation users
     score varchar not null, -- the model's score with this value; empty where the trial did not end
-    seconds double not null, -- wall time of its fit
+    seconds double not null, -- its wall time
     settings json not null, -- all settings of the fit
     note varchar not null -- why it was stopped or failed; else empty
 );

@@ -58,9 +58,7 @@ def test_a_search_has_the_trials_of_a_run(ran):
     assert commands.main("tune", words) == 0
     database = f"sqlite:///{home / 'mine' / 'tuning' / 'study.db'}"
     [study] = optuna.get_all_study_summaries(storage=database)
-    outcomes = [
-        trial.user_attrs["outcome"] for trial in optuna.load_study(study_name=study.study_name, storage=database).trials
-    ]
+    trials = optuna.load_study(study_name=study.study_name, storage=database).trials
     found = oneclass.tune(oneclass.MRFDense(), log, protocol="leave_one_out", trials=4, threads=2)
-    assert found.trials["value"].to_list() == [one["value"] for one in outcomes]
-    assert found.trials["l2"].to_list() == [one["settings"]["l2"] for one in outcomes]
+    assert found.trials["value"].to_list() == [trial.value for trial in trials]
+    assert found.trials["l2"].to_list() == [trial.user_attrs["settings"]["l2"] for trial in trials]

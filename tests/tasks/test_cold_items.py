@@ -19,7 +19,7 @@ from oneclass.tasks.ingest.stage import ingest
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import fits, matrices
-from oneclass.tasks.tuning.search import load_validation
+from oneclass.tasks.tuning.validation import load_validation
 from tests.conftest import home_in, query_rows
 from tests.tasks.conftest import train_model
 

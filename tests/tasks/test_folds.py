@@ -26,8 +26,8 @@ from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import fits, matrices
 from oneclass.tasks.stores.home import Home
-from oneclass.tasks.tuning.search import Search, Trial
-from oneclass.tasks.tuning.trial import run_trial_fit
+from oneclass.tasks.tuning.search import Search, suggest_trial
+from oneclass.tasks.tuning.trial import run_trial
 from tests.conftest import FOLD_BOUND, home_in, log_into, query_rows, set_fold_bound
 from tests.models.evaluation.test_metrics import compute_naively
 from tests.tasks.conftest import train_model
@@ -200,12 +200,11 @@ def test_folds_are_for_logs_below_the_bound(home, likes):
 
 def test_a_trial_is_evaluated_by_the_users_of_all_folds(evaluated):
     home, folds, _, expected = evaluated
-    first, *further = [digest for digest, _ in folds]
     of = SETTINGS["wmf"]
-    search = Search("wmf", PROTOCOL, first, of, of.search_space, SEED, further_folds=tuple(further))
-    outcome = run_trial_fit(home, search, Trial(1, {}, {}, {})).outcome
+    search = Search("wmf", PROTOCOL, tuple(digest for digest, _ in folds), of, of.search_space, SEED)
+    trial = run_trial(home, search, suggest_trial(search, 0, [], search.load_folds(home)[0].train))
     values = [of_user["ndcg@100"] for of_user in expected["wmf"].values()]
-    assert (outcome.value, outcome.standard_error) == tuple(map(pytest.approx, mean_and_error(values)))
+    assert (trial.value, trial.user_attrs["standard_error"]) == tuple(map(pytest.approx, mean_and_error(values)))
     assert search.count_users(home) == len(values)
 
 

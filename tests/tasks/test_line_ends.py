@@ -20,7 +20,7 @@ from oneclass.tasks.split import stage
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import matrices, warehouse
-from oneclass.tasks.tuning.search import load_validation
+from oneclass.tasks.tuning.validation import load_validation
 from tests.conftest import load_entries, query_rows
 
 LISTS = Dataset(name="lists", title="lists", layout="adjacency")

@@ -15,8 +15,9 @@ from oneclass.tasks.protocols import ALL_EDGES
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import fits, matrices, warehouse
-from oneclass.tasks.tuning.search import Search, Trial, load_validation
-from oneclass.tasks.tuning.trial import run_trial_fit
+from oneclass.tasks.tuning.search import Search, suggest_trial
+from oneclass.tasks.tuning.trial import run_trial
+from oneclass.tasks.tuning.validation import load_validation
 from tests.conftest import load_entries, query_rows
 from tests.tasks.conftest import train_model
 
@@ -148,21 +149,21 @@ def test_trials_of_a_search_get_them(home, events):
     settings, edges = WMFSettings(factors=8, explicit_negative_weight=0.5), 150
 
     def search(digest):
-        return Search("wmf", "strong_generalization", digest, settings, {}, edges=edges)
+        return Search("wmf", "strong_generalization", (digest,), settings, {}, edges=edges)
 
     asked, plain = (
         search(split_home(home)["strong_generalization"]),
         search(split_home(home, observed=False)["strong_generalization"]),
     )
-    judged = asked.validation_data(home)
-    whole = matrices.load_split(home, asked.matrices_digest)
+    [judged], [other] = asked.load_folds(home), plain.load_folds(home)
+    whole = matrices.load_split(home, asked.digests[0])
     assert (
         judged.explicit_negatives.shape == judged.train.shape
         and 0 < judged.explicit_negatives.nnz < whole.explicit_negatives.nnz
     )
     assert judged.train.multiply(judged.explicit_negatives).nnz == 0 and judged.train.shape[0] < whole.train.shape[0]
-    values = [run_trial_fit(home, one, Trial(1, {}, {}, {})).outcome.value for one in (asked, plain)]
-    assert plain.validation_data(home).explicit_negatives is None and values[0] != values[1]
+    values = [run_trial(home, one, suggest_trial(one, 0, [], judged.train)).value for one in (asked, plain)]
+    assert other.explicit_negatives is None and values[0] != values[1]
 
 
 DAY, MIN_VALUE = datetime(2026, 3, 1), 3.0

@@ -20,7 +20,7 @@ from oneclass.tasks.protocols import ALL_EDGES
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import matrices
-from oneclass.tasks.tuning.search import load_validation
+from oneclass.tasks.tuning.validation import load_validation
 from tests.conftest import load_ids
 
 DAY = datetime(2026, 3, 1)

@@ -1,7 +1,6 @@
 """What a cluster's workers do and refuse, with a real scheduler and real processes."""
 
 import asyncio
-import functools
 import ipaddress
 import os
 import shutil
@@ -32,8 +31,7 @@ from oneclass.tasks.errors import ClusterUnavailable, InputError, OneclassError
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import warehouse
-from oneclass.tasks.tuning import auto, record_pending_trial
-from oneclass.tasks.tuning.stage import tune
+from oneclass.tasks.tuning.auto import SearchRequest, tune
 from tests.conftest import two_tastes
 from tests.tasks.cluster import calls
 from tests.tasks.cluster.conftest import ROOT, start_cluster
@@ -252,15 +250,12 @@ def test_a_runs_own_workers_do_not_speak_after_its_last_word(home, capfd):
     assert "scheduler" not in "".join(capfd.readouterr())
 
 
-def test_a_search_on_a_worker_finds_what_it_finds_here(cluster, home, monkeypatch):
+def test_a_search_on_a_worker_finds_what_it_finds_here(cluster, home):
     two_tastes(home)
     binarize(home, BinarizeSettings(), "a")
     digests = split(home, SplitSettings(), "a", protocols=["leave_one_out"], seed=1).digests
-    monkeypatch.setattr(
-        "oneclass.tasks.tuning.stage.SearchData", functools.partial(auto.SearchData, trial=record_pending_trial)
-    )  # no task runs
     models = {name: MODELS[name].Settings() for name in ("slim", "mrf_dense")}
-    request = auto.SearchRequest("always")
+    request = SearchRequest("always")
     asked = {"protocol": "leave_one_out", "digests": digests, "models": models, "request": request}
     asked |= {"day": date(2026, 1, 2), "seed": 3}
     here = tune(home, "a", **asked)

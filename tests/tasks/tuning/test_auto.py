@@ -1,7 +1,6 @@
 """The search that a run makes by itself: which models it is for, what it finds, and how long that is kept."""
 
 import dataclasses
-import functools
 import json
 import shutil
 import time
@@ -25,13 +24,13 @@ from oneclass.tasks.protocols import PROTOCOLS
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import matrices, warehouse
-from oneclass.tasks.tuning import auto, halving, search, trial_task
-from oneclass.tasks.tuning.sampler import QUICK_STARTUP_TRIALS
-from oneclass.tasks.tuning.stage import tune
+from oneclass.tasks.tuning import auto, halving, trial
+from oneclass.tasks.tuning.validation import load_validation
 from tests.conftest import home_in, log_into
 
 DAY = date(2026, 3, 1)
 BEST = 0.3  # times the rule
+NUM_TRIALS = halving.ROUNDS[-1]
 
 
 class DialSettings(ModelSettings):
@@ -74,8 +73,6 @@ class Dial(Model):
 def dial(monkeypatch):
     monkeypatch.setitem(MODELS, "dial", Dial)
     monkeypatch.setattr(Dial, "fits", [])
-    alone = functools.partial(auto.SearchData, trial=trial_task.fn)  # without a server for the task runs
-    monkeypatch.setattr("oneclass.tasks.tuning.stage.SearchData", alone)
     return Dial
 
 
@@ -124,7 +121,7 @@ def tune_dial(home, digests, run_id="run", **asked):
     of_request = ("when", "given", "tuned", "share")
     wanted = auto.SearchRequest(**{name: asked.pop(name) for name in of_request if name in asked})
     protocol = next(name for name in PROTOCOLS if name in digests)
-    found = tune(home, run_id, protocol=protocol, digests=digests, request=wanted, **asked)
+    found = auto.tune(home, run_id, protocol=protocol, digests=digests, request=wanted, **asked)
     assert found.keys() == {"dial", "popularity"}
     with warehouse.open_warehouse(home, read_only=True) as connection:
         query = "select * from operations.model_settings where run_id = ?"
@@ -137,8 +134,8 @@ def tune_dial(home, digests, run_id="run", **asked):
 def test_a_search_finds_a_multiple_of_what_the_rule_takes_from_the_log(home, log, dial):
     digests = log(300)
     found, row = tune_dial(home, digests)
-    train = search.load_validation(home, "strong_generalization", digests["strong_generalization"], 1).train
-    assert row["origin"] == "search" and row["trials"] == halving.NUM_TRIALS == len(dial.fits)
+    train = load_validation(home, "strong_generalization", digests["strong_generalization"], 1).train
+    assert row["origin"] == "search" and row["trials"] == NUM_TRIALS == len(dial.fits)
     assert row["reached"] > row["at_start"] and row["metric"] == "ndcg@100"
     assert (row["users"], row["items"], row["edges"]) == (*train.shape, train.nnz)
     assert row["searched_on"] == DAY and "dial" in row["reason"]
@@ -156,16 +153,13 @@ def test_the_same_seed_finds_the_same(home, log):
 
 def test_on_a_sample_the_multiple_is_found_and_put_on_the_whole_log(home, log, dial, monkeypatch):
     monkeypatch.setattr(auto, "MIN_SAMPLE_EDGES", 600)
-    digests = log(300)
-    found, row = tune_dial(home, digests)
-    *of_trials, at_start, at_best = dial.fits
-    assert len(of_trials) == halving.NUM_TRIALS and all(0.8 < edges / 600 < 1.2 for edges, _ in of_trials)
+    found, row = tune_dial(home, log(300))
+    assert len(dial.fits) == NUM_TRIALS and all(0.8 < edges / 600 < 1.2 for edges, _ in dial.fits)
     assert row["edges"] > 1200 and 0.15 < found.dial / row["edges"] < 0.6
-    assert at_start == (row["edges"], DialSettings()) and at_best == (row["edges"], found)
-    assert row["reached"] > row["at_start"] and row["trials"] == halving.NUM_TRIALS
+    assert row["reached"] > row["at_start"] and row["trials"] == NUM_TRIALS
 
 
-@pytest.mark.parametrize(("share", "trials"), [(1e-9, 1), (1e9, halving.NUM_TRIALS)])
+@pytest.mark.parametrize(("share", "trials"), [(1e-9, 1), (1e9, NUM_TRIALS)])
 def test_the_budget_is_a_share_of_the_fits_and_the_reason_says_what_was_spent(home, log, monkeypatch, share, trials):
     monkeypatch.setattr(halving, "MIN_BUDGET_SECONDS", 0.0)
     found, row = tune_dial(home, log(300), share=share)
@@ -180,17 +174,15 @@ def load_trials(home, run_id):
         return warehouse.query(connection, found, run_id=run_id)
 
 
-def test_the_trials_of_a_search_are_recorded_in_the_run_that_made_it(home, log, dial, monkeypatch):
-    monkeypatch.setattr(auto, "MIN_SAMPLE_EDGES", 600)
+def test_the_trials_of_a_search_are_recorded_in_the_run_that_made_it(home, log, dial):
     digests = log(300)
     _, row = tune_dial(home, digests)
     trials = load_trials(home, "run")
-    assert trials["number"].to_list() == list(range(1, halving.NUM_TRIALS + 3))
+    assert trials["number"].to_list() == list(range(1, NUM_TRIALS + 1))
     fitted = [(edges, settings.model_dump(mode="json")) for edges, settings in dial.fits]
     assert list(zip(trials["edges"], map(json.loads, trials["settings"]), strict=True)) == fitted
-    assert 0 < row["seconds"] < 60
-    assert trials["value"][-2:].to_list() == [row["at_start"], row["reached"]]
-    assert trials["standard_error"][-1] == row["standard_error"] and set(trials["state"]) == {"done"}
+    assert 0 < row["seconds"] < 60 and trials["value"].max() == row["reached"]
+    assert trials["value"][0] == row["at_start"] and set(trials["state"]) == {"done"}
     assert tune_dial(home, digests, "kept", day=DAY + timedelta(1))[1]["origin"] == "kept"
     tune_dial(home, digests, "anew", when="always", day=DAY)
     tune_dial(home, digests, "off", when="off")
@@ -198,122 +190,46 @@ def test_the_trials_of_a_search_are_recorded_in_the_run_that_made_it(home, log, 
     assert load_trials(home, "kept").is_empty() and load_trials(home, "off").is_empty()
 
 
-@pytest.mark.parametrize("on_all", ["worse", "refused", "as good"])
-def test_what_a_sample_found_has_to_be_better_on_more_edges_too(home, log, dial, monkeypatch, on_all):
-    class OfItsSize(dial):
-        """On many edges BEST is not the best."""
-
-        def _fit(self, interactions, options):
-            many = interactions.nnz > 1000
-            if many and on_all == "refused" and self.settings != DialSettings():
-                raise MemoryError("no room")
-            super()._fit(interactions, options)
-            if many:
-                self.draws = (
-                    0 * self.draws if on_all == "as good" or self.settings == DialSettings() else 9 * self.draws
-                )
-
-    monkeypatch.setitem(MODELS, "dial", OfItsSize)
-    monkeypatch.setattr(auto, "MIN_SAMPLE_EDGES", 600)
-    found, row = tune_dial(home, log(300))
-    assert found == DialSettings() and row["origin"] == "search"
-    assert "on the larger sample" in row["reason"] and row["reached"] == row["at_start"] > 0
-
-
-def test_where_more_edges_tell_nothing_the_sample_decides(home, log, dial, monkeypatch):
-    class Small(dial):
-        def _fit(self, interactions, options):
-            if interactions.nnz > 1000:
-                raise MemoryError("no room")
-            super()._fit(interactions, options)
-
-    monkeypatch.setitem(MODELS, "dial", Small)
-    monkeypatch.setattr(auto, "MIN_SAMPLE_EDGES", 600)
-    found, row = tune_dial(home, log(300))
-    assert 0.15 < found.dial / row["edges"] < 0.6 and row["reached"] > row["at_start"]
-
-
-@pytest.mark.parametrize("on", ["sample", "larger sample"])
-def test_a_fit_that_takes_far_longer_than_the_initial_settings_is_stopped(home, log, dial, monkeypatch, on):
-    """The best dials are made slow: on the sample or where they are confirmed, in eight epochs."""
+def test_a_fit_that_takes_far_longer_than_the_initial_settings_is_stopped(home, log, dial, monkeypatch):
+    """The best dials are made slow, in eight epochs."""
     ended = []
 
     class Slow(dial):
         def _fit(self, interactions, options):
             super()._fit(interactions, options)
-            slow = self.settings != DialSettings() and self.params.dial < interactions.nnz
-            if slow and (interactions.nnz > 1000) == (on == "larger sample"):
+            if self.settings != DialSettings() and self.params.dial < interactions.nnz:
                 for number in range(1, 9):
                     time.sleep(0.1)
                     options.on_epoch(Epoch(number, 8, 0.1))
                 ended.append(self.settings)
 
     monkeypatch.setitem(MODELS, "dial", Slow)
-    monkeypatch.setattr(search, "MIN_LIMIT_SECONDS", 0.25)
-    monkeypatch.setattr(auto, "MIN_SAMPLE_EDGES", 600)
+    monkeypatch.setattr(trial, "MIN_LIMIT_SECONDS", 0.25)
     found, row = tune_dial(home, log(300))
-    assert not ended
-    if on == "sample":
-        assert found.dial is None or found.dial > row["edges"]
-    else:
-        assert found == DialSettings() and "on the larger sample" in row["reason"]
+    assert not ended and (found.dial is None or found.dial > row["edges"])
 
 
-def test_settings_that_need_far_more_memory_on_the_whole_log_lose(home, log, dial, monkeypatch):
+def test_settings_that_need_more_memory_than_there_is_on_the_whole_log_lose(home, log, dial, monkeypatch):
     """The best dials would be the most costly, though their sample is fitted as the others'."""
-    whole, fitted_on = [], []
+    fitted_on = []
 
     class Large(dial):
         @classmethod
         def estimate_cost(cls, settings, log):
-            is_small = settings.dial is None or settings.dial > log.edges
-            size = (1000 if is_small else 8001) * log.edges if log.edges in whole else 10
-            return dataclasses.replace(super().estimate_cost(settings, log), bytes=size)
+            is_small = log.edges < 1000 or settings.dial is None or settings.dial > log.edges
+            return dataclasses.replace(super().estimate_cost(settings, log), bytes=10 if is_small else 1 << 60)
 
         def _fit(self, interactions, options):
             super()._fit(interactions, options)
             fitted_on.append(self.settings.dial)
 
     monkeypatch.setitem(MODELS, "dial", Large)
-    monkeypatch.setattr(search, "MIN_LIMIT_BYTES", 0)
     monkeypatch.setattr(auto, "MIN_SAMPLE_EDGES", 600)
-    digests = log(300)
-    whole.append(search.load_validation(home, "strong_generalization", digests["strong_generalization"], 1).train.nnz)
-    found, row = tune_dial(home, digests)
-    trials = load_trials(home, "run")
-    failed = trials.filter(state="failed")
-    assert len(failed) and all("a fit on the whole log would need" in note for note in failed["note"])
-    assert all(dial is None or dial > whole[0] for dial in fitted_on) and row["trials"] == halving.NUM_TRIALS
-    assert found.dial is None or found.dial > whole[0]
-
-
-def test_no_more_edges_than_a_stated_number_are_asked(home, log, dial, monkeypatch):
-    monkeypatch.setattr(auto, "MIN_SAMPLE_EDGES", 600)
-    monkeypatch.setattr(halving, "MAX_CHECK_EDGES", 1000)
     _, row = tune_dial(home, log(300))
-    assert row["edges"] > 1200 and all(0.8 < edges / 1000 < 1.2 for edges, _ in dial.fits[halving.NUM_TRIALS :])
-    assert len(dial.fits) == halving.NUM_TRIALS + 2
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("protocol", ["strong_generalization", "leave_one_out"])
-def test_a_sample_has_some_users_with_all_of_their_edges_and_the_items_that_they_have(home, log, protocol):
-    digest = log(300, protocols=(protocol,))[protocol]
-    whole, some = (search.load_validation(home, protocol, digest, 1, edges) for edges in (None, 500))
-    assert 400 < some.train.nnz < 600 and some.train.shape[1] <= whole.train.shape[1]
-    assert np.bincount(some.train.indices, minlength=some.train.shape[1]).min() >= 1
-    assert some.part.histories.shape == some.part.targets.shape and some.part.targets.shape[1] == some.train.shape[1]
-    rows = {tuple(sorted(row)) for row in np.split(whole.train.indices, whole.train.indptr[1:-1])}
-    degrees = sorted(np.diff(some.train.indptr))
-    assert set(degrees) <= {len(row) for row in rows} and some.users == np.count_nonzero(
-        np.diff(some.part.targets.indptr)
-    )
-    if protocol == "leave_one_out":  # the users who judge are those who train
-        assert some.part.rows.max() < some.train.shape[0]
-        assert (some.part.histories != some.train[some.part.rows]).nnz == 0
-        assert (np.diff(some.part.targets.indptr) == 1).all()
-    else:
-        assert some.part.rows is None
+    failed = load_trials(home, "run").filter(state="failed")
+    assert len(failed) and all("needs about" in note for note in failed["note"])
+    assert row["trials"] == NUM_TRIALS and len(fitted_on) == NUM_TRIALS - len(failed)
+    assert all(dial is None or dial > row["edges"] for dial in fitted_on)
 
 
 @pytest.mark.slow
@@ -354,7 +270,7 @@ def test_a_search_on_drawn_edges_is_not_taken_for_one_on_the_last(home, log):
     drawn = matrices.load_split(home, digests[protocol])
     ends = np.arange(drawn.train.nnz) % 4 == 3
     by_ends = {protocol: matrices.store_split(home, dataclasses.replace(drawn, latest_mask=ends))}
-    assert search.load_validation(home, protocol, by_ends[protocol], 1).train.nnz == (~ends).sum()
+    assert load_validation(home, protocol, by_ends[protocol], 1).train.nnz == (~ends).sum()
     origins = [tune_dial(home, one, f"run {at}")[1]["origin"] for at, one in enumerate((by_ends, by_ends, digests))]
     assert origins == ["search", "kept", "kept"]
 
@@ -389,22 +305,15 @@ def test_always_searches_what_the_data_set_has_settings_for_too(home, log):
     assert tune_dial(home, log(300), tuned=["dial"], when="always")[1]["origin"] == "search"
 
 
-@pytest.mark.slow
-def test_a_model_whose_cost_is_of_its_items_is_searched_on_some_of_them_and_held_against_the_start_on_all(
-    home, log, dial, monkeypatch
-):
-    digests = log(300)
+def test_a_model_whose_cost_is_of_its_items_is_searched_on_some_of_them(home, log, dial, monkeypatch):
     cost = FitCost(1000, 1.0, depends_on_items=True)
     monkeypatch.setattr(dial, "estimate_cost", staticmethod(lambda settings, log: cost))
-    whole = tune_dial(home, digests)[1]
-    few = {edges for edges, _ in dial.fits}
     monkeypatch.setattr(auto, "MAX_ITEMS", 20)
-    monkeypatch.setattr(dial, "fits", [])
-    found, row = tune_dial(home, digests, "many", when="always")
+    digests = log(300)
+    found, row = tune_dial(home, digests)
     degrees = np.sort(matrices.load_split(home, digests["strong_generalization"]).train.getnnz(axis=0))
-    *of_trials, at_start, at_best = [edges for edges, _ in dial.fits]
-    assert few == {degrees.sum()} == {at_start, at_best} and set(of_trials) == {degrees[-20:].sum()}
-    assert row["edges"] == whole["edges"] and 0.15 < found.dial / row["edges"] < 0.6
+    assert {edges for edges, _ in dial.fits} == {degrees[-20:].sum()}
+    assert row["edges"] == degrees.sum() and 0.15 < found.dial / row["edges"] < 0.6
 
 
 def test_a_search_in_which_every_trial_fails_leaves_the_settings_as_they_are(home, log):
@@ -417,7 +326,7 @@ def test_a_search_in_which_every_trial_fails_leaves_the_settings_as_they_are(hom
 def test_without_an_edge_to_train_on_nothing_is_searched(home):
     asked = {"request": auto.SearchRequest("auto"), "day": DAY, "seed": 1}
     models = {"dial": DialSettings()}
-    assert tune(home, "run", protocol=None, digests={}, models=models, **asked) == models
+    assert auto.tune(home, "run", protocol=None, digests={}, models=models, **asked) == models
 
 
 def test_a_multiple_rests_on_the_values_before_it():
@@ -482,7 +391,6 @@ def test_what_a_model_has_of_elsewhere_is_valid_and_not_its_default(name):
     rows, places = np.indices((60, 8))
     likes = csr_matrix((np.ones(480, dtype=np.float32), (rows.ravel(), (7 * rows + 5 * places).ravel() % 400)))
     start = kind().resolve(likes)
-    assert len(kind.initial_trials) < QUICK_STARTUP_TRIALS
     for values in kind.initial_trials:
         tried = kind().with_trial_values(values, likes)
         plain = {key for key in values if not isinstance(kind.search_space.get(key), RelativeRange)}

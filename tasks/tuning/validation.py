@@ -1,0 +1,157 @@
+"""Load the matrices by which settings are chosen, or a sample of them, and evaluate models on them."""
+
+import functools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from oneclass.models.base import Model
+from oneclass.models.evaluation import metrics
+from oneclass.models.evaluation.holdout import choose_held_out_edges, split_matrix
+from oneclass.models.evaluation.metrics import Mean
+from oneclass.models.numerics.sequential_histories import copy_order
+from oneclass.models.numerics.threads import kernel_threads
+from oneclass.tasks.errors import InputError
+from oneclass.tasks.evaluate.ranking import TargetRankMetrics, rank_targets_by_score
+from oneclass.tasks.protocols import PROTOCOLS
+from oneclass.tasks.stores import matrices
+from oneclass.tasks.stores.home import Home
+from oneclass.tasks.stores.matrices import Part, SplitMatrices
+
+GIVEN_SHARE = 0.2  # share of a user's training edges in the validation part of `given`
+MAX_VALIDATION_USERS = 1000  # of a sample
+MIN_USERS = 50  # fewer validation users are too few to choose by
+
+
+@dataclass(frozen=True)
+class ValidationData:
+    """The matrices by which settings are chosen.
+
+    Attributes:
+        train: (training users, items), the edges that every trial is fitted on.
+        part: users with the edges to find.
+        explicit_negatives: (training users, items); None if the log has none.
+        user_features, item_features: as in `SplitMatrices`.
+    """
+
+    protocol: str
+    train: csr_matrix
+    part: Part
+    explicit_negatives: csr_matrix | None = None
+    user_features: csr_matrix | None = None
+    item_features: csr_matrix | None = None
+
+    def __post_init__(self) -> None:
+        """Raise an InputError if no user has an edge to find, or no edge is left to train on."""
+        if not self.users or not self.train.nnz:
+            raise InputError(
+                f"{self.protocol}: {self.users} validation users with an edge to be found and {self.train.nnz} edges "
+                "to train on; the log is too small to tune on."
+            )
+
+    @property
+    def metric(self) -> str:
+        """The metric to maximize, one of `models.evaluation.metrics`."""
+        return PROTOCOLS[self.protocol].tuned_by
+
+    @property
+    def users(self) -> int:
+        """Number of users with an edge to find."""
+        return int(np.count_nonzero(np.diff(self.part.targets.indptr)))
+
+
+@functools.lru_cache(maxsize=5)  # every trial needs the same parts, those of five folds
+def load_validation(
+    home: Home, protocol: str, matrices_digest: str, seed: int, edges: int | None = None, items: int | None = None
+) -> ValidationData:
+    """Load the training and validation parts of a stored split, or a sample of them.
+
+    Args:
+        seed: of the hash that draws a validation part, if the split has none, and of the sample.
+        edges: sample the training users so that they have about this many edges; None for all.
+        items: number of items to keep, those with the most edges of these users; None for all.
+    """
+    split = matrices.load_split(home, matrices_digest, parts=("validation",))
+    data = select_validation(split, protocol, seed, home.limits.threads)
+    is_sample = (edges or math.inf) < data.train.nnz or (items or math.inf) < data.train.shape[1]
+    return _sample_log(data, edges or data.train.nnz, items, seed) if is_sample else data
+
+
+def select_validation(split: SplitMatrices, protocol: str, seed: int, threads: int) -> ValidationData:
+    """Return the training and validation parts of a split.
+
+    Args:
+        seed, threads: of the hash that draws a validation part, if the split has none.
+    """
+    train, part = split.histories, split.parts.get("validation")
+    if part is None:
+        with kernel_threads(threads):
+            train, part = _cut_validation_part(split, seed)
+    elif part.stored_histories is None:
+        part = split.users_of("validation", 0, None)
+    return ValidationData(protocol, train, part, split.explicit_negatives, split.user_features, split.item_features)
+
+
+def _cut_validation_part(split: SplitMatrices, seed: int) -> tuple[csr_matrix, Part]:
+    """Return the training edges without those that become the targets of a validation part, and this part."""
+    if split.latest_mask is None:
+        degrees = np.diff(split.train.indptr)
+        counts = degrees >= 2 if split.protocol == "leave_one_out" else np.floor(GIVEN_SHARE * degrees)
+        chosen = choose_held_out_edges(split.train, counts, seed, split.users, split.items)
+    else:
+        chosen = np.asarray(split.latest_mask)
+    train, targets = split_matrix(split.train, chosen)
+    rows = np.flatnonzero((np.diff(train.indptr) > 0) & (np.diff(targets.indptr) > 0)).astype(np.int32)
+    histories = copy_order(split.histories, train, ~chosen)
+    return histories, Part(histories[rows], targets[rows], split.users[rows], rows)
+
+
+def _sample_log(whole: ValidationData, edges: int, items: int | None, seed: int) -> ValidationData:
+    """Sample users, keep the items most of them have, and at most MAX_VALIDATION_USERS validation users."""
+
+    def draw_rows(rows: np.ndarray, most: int) -> np.ndarray:
+        return np.sort(generator.choice(rows, most, replace=False)) if most < len(rows) else rows
+
+    generator, users, part = np.random.default_rng(seed), whole.train.shape[0], whole.part
+    trained = draw_rows(np.arange(users), max(1, round(users * edges / whole.train.nnz)))
+    train, negatives = whole.train[trained], whole.explicit_negatives
+    degrees = np.bincount(train.indices, minlength=train.shape[1])
+    most_popular = np.argsort(-degrees, kind="stable")[:items]
+    known = np.sort(most_popular[degrees[most_popular] > 0])
+    eligible = np.diff(part.targets[:, known].indptr) > 0
+    if part.rows is not None:
+        eligible &= np.isin(part.rows, trained)
+    chosen = draw_rows(np.flatnonzero(eligible), MAX_VALIDATION_USERS)
+    histories, targets = (matrix[chosen][:, known].tocsr() for matrix in (part.histories, part.targets))
+    rows = None if part.rows is None else np.searchsorted(trained, part.rows[chosen]).astype(np.int32)
+    return ValidationData(
+        whole.protocol,
+        train[:, known].tocsr(),
+        Part(histories, targets, part.users[chosen], rows, seen_items=part.seen_items),
+        None if negatives is None else negatives[trained][:, known].tocsr(),
+        None if whole.user_features is None else whole.user_features[trained],
+        None if whole.item_features is None else whole.item_features[known],
+    )
+
+
+def sample_users(part: Part, users: int) -> Part:
+    """Select at most `users` users of a part that have an edge to find, spread evenly over the part."""
+    with_targets = np.flatnonzero(np.diff(part.targets.indptr))
+    users = min(users, len(with_targets))
+    chosen = with_targets[np.arange(users) * len(with_targets) // max(users, 1)]
+    rows = None if part.rows is None else part.rows[chosen]
+    return Part(part.histories[chosen], part.targets[chosen], part.users[chosen], rows, seen_items=part.seen_items)
+
+
+def evaluate_model(models: Sequence[Model], parts: Sequence[Part], metric: str) -> tuple[Mean, str]:
+    """Return the metric of the best score of a model, fitted for each part, over all users, and the score's name."""
+    ranked = list(filter(None, map(rank_targets_by_score, models, parts)))
+    means = {}
+    for score in ranked[0]:
+        of_users = TargetRankMetrics.concatenate([ranks[score] for ranks in ranked]).of_users
+        means[score] = metrics.average_over_users(of_users)[metric]
+    best = max(means, key=lambda score: means[score].value)
+    return means[best], best

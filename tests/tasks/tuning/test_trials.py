@@ -1,0 +1,214 @@
+"""Trials and studies: what is suggested, how a trial ends, and what is stored."""
+
+import dataclasses
+import shutil
+import tomllib
+
+import numpy as np
+import optuna
+import pytest
+
+from oneclass.flows.parameters import BackfillParameters
+from oneclass.flows.settings import resolve_settings
+from oneclass.models.registry import MODELS
+from oneclass.models.settings import NumericRange
+from oneclass.tasks.cluster import LOCAL
+from oneclass.tasks.errors import OneclassError
+from oneclass.tasks.evaluate.ranking import rank_part_targets
+from oneclass.tasks.stores import matrices
+from oneclass.tasks.tuning.search import Search, suggest_trial
+from oneclass.tasks.tuning.study import format_trials, open_study, write_best_settings
+from oneclass.tasks.tuning.trial import submit_trial
+from oneclass.tasks.tuning.validation import load_validation
+from tests.conftest import home_in
+from tests.short_memory import inflate_cost
+from tests.tasks.tuning.toy import PROTOCOLS, Toy, ToySettings, split_toy_log
+
+
+@pytest.fixture(autouse=True)
+def toy(monkeypatch):
+    monkeypatch.setitem(MODELS, "toy", Toy)
+    monkeypatch.setattr(Toy, "seen", [])
+    return Toy
+
+
+@pytest.fixture(scope="module")
+def split_once(tmp_path_factory):
+    home = home_in(tmp_path_factory.mktemp("split"))
+    return home, split_toy_log(home)
+
+
+@pytest.fixture
+def digests(home, split_once):
+    """The test's own copy of the splits."""
+    shutil.copytree(split_once[0].root, home.root)
+    return split_once[1]
+
+
+def make_search(digests, protocol="strong_generalization", seed=3, batch_size=1, **settings):
+    start = ToySettings(**settings)
+    return Search("toy", protocol, (digests[protocol],), start, start.search_space, seed, batch_size=batch_size)
+
+
+def run_trials(home, search, trials, ended=(), order=1):
+    """A search's trials, in batches whose trials are run in this order."""
+    ended, train = list(ended), search.load_folds(home)[0].train
+    while len(ended) < trials:
+        batch_end = (len(ended) // search.batch_size + 1) * search.batch_size
+        numbers = range(len(ended), min(batch_end, trials))
+        asked = [submit_trial(LOCAL, home, search, suggest_trial(search, at, ended, train)) for at in numbers]
+        ended += [call.result() for call in asked[::order]][::order]
+    return ended
+
+
+def repeatable(trials):
+    """What a repetition repeats of trials."""
+    attributes = [{name: of for name, of in trial.user_attrs.items() if name != "seconds"} for trial in trials]
+    return [(of, trial.state, trial.value, trial.params) for of, trial in zip(attributes, trials, strict=True)]
+
+
+def settings_of(trials):
+    return [trial.user_attrs["settings"] for trial in trials]
+
+
+def states_of(trials):
+    return [trial.state.name for trial in trials]
+
+
+@pytest.mark.parametrize("batch_size", [1, 3])
+def test_neither_the_order_in_which_a_batch_is_made_nor_a_cut_changes_a_trial(home, digests, batch_size):
+    search = make_search(digests, batch_size=batch_size)
+    whole = run_trials(home, search, 14)
+    assert len({str(settings) for settings in settings_of(whole)}) == 14
+    assert repeatable(run_trials(home, search, 14, order=-1)) == repeatable(whole)
+    for cut in (2, 10):
+        study = open_study(home, dataclasses.replace(search, seed=search.seed))
+        study.add_trials(run_trials(home, search, cut)[len(study.trials) :])
+        assert repeatable(run_trials(home, search, 14, study.trials)) == repeatable(whole)
+    other = make_search(digests, seed=4, batch_size=batch_size)
+    assert settings_of(run_trials(home, other, 2))[1] != settings_of(whole)[1]
+
+
+def test_how_many_are_suggested_together_decides_which_trials_are_made(home, digests):
+    alone, together = (settings_of(run_trials(home, make_search(digests, batch_size=of), 9)) for of in (1, 3))
+    assert alone[:4] == together[:4] and alone != together  # the first are drawn before the sampler learns
+
+
+def test_the_search_begins_at_the_current_settings_and_goes_on_to_those_of_other_data_sets(home, digests, monkeypatch):
+    monkeypatch.setattr(ToySettings, "initial_trials", ({"noise": 0.2, "epochs": 9}, {"kind": "odd"}, {"other": 1}))
+    search = make_search(digests, noise=0.05, epochs=4)  # 4 lies outside the search space
+    found = settings_of(run_trials(home, search, 5))
+    assert found[0] == {"noise": 0.05, "epochs": 4, "kind": "plain"}
+    assert found[1:3] == [{"noise": 0.2, "epochs": 9, "kind": "plain"}, {"noise": 0.05, "epochs": 8, "kind": "odd"}]
+    assert all(8 <= settings["epochs"] <= 32 for settings in found[1:])
+
+
+def test_one_after_the_other_the_trials_are_those_that_optuna_suggests_and_prunes(home, digests):
+    search, train = make_search(digests, noise=0.2), load_validation(home, PROTOCOLS[0], digests[PROTOCOLS[0]], 3).train
+    found = run_trials(home, search, 20)
+    assert {"COMPLETE", "PRUNED", "FAIL"} == set(states_of(found))
+    study = optuna.create_study(direction="maximize", pruner=optuna.pruners.MedianPruner(n_startup_trials=5))
+    study.enqueue_trial({"noise": 0.2, "epochs": 16, "kind": "plain"})
+    for number, one in enumerate(found):
+        seed = int(np.random.SeedSequence([search.seed, number]).generate_state(1)[0])
+        study.sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=4, multivariate=True)
+        trial, pruned = study.ask(suggest_trial(search, 0, [], train).distributions), False
+        assert trial.params == one.params
+        for step, value in one.intermediate_values.items():
+            trial.report(value, step)
+            pruned = trial.should_prune()
+        assert one.state.name == "FAIL" or pruned == (one.state.name == "PRUNED")
+        study.tell(trial, one.value if one.state.name == "COMPLETE" else None, state=one.state)
+
+
+def test_fits_that_fall_behind_are_stopped_and_those_that_fail_are_passed_over(home, digests, toy):
+    found = run_trials(home, make_search(digests, noise=0.2), 20)
+    best = max(trial.value for trial in found if trial.state.name == "COMPLETE")
+    fits = iter(toy.seen)  # a refused fit leaves no trace there
+    for trial in found:
+        note, epochs = trial.user_attrs["note"], trial.user_attrs["settings"]["epochs"]
+        reached = None if "noise: too high for this kind" in note else next(fits)["epochs"]
+        if trial.state.name == "PRUNED":
+            share = {"12": 1 / 8, "25": 1 / 4, "50": 1 / 2}[note.split()[-2]]
+            assert "stopped at" in note and reached == np.ceil(epochs * share) and trial.value < best
+        elif trial.state.name == "COMPLETE":
+            assert reached == epochs and not note
+        else:
+            assert reached is None or "a score is NaN" in note
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_trials_value_is_the_validation_metric_of_its_best_score(home, digests, toy, protocol):
+    [first] = run_trials(home, make_search(digests, protocol, noise=0.3), 1)
+    assert first.user_attrs["score"] == "score" and first.user_attrs["settings"]["noise"] == 0.3
+    judged = load_validation(home, protocol, digests[protocol], 3)
+    model = Toy(Toy.Settings(noise=0.3), seed=3).fit(judged.train)
+    better, worse = (rank_part_targets(model, score, judged.part)[0][judged.metric] for score in ("score", "noisier"))
+    assert first.value == better.mean() > worse.mean()
+    assert first.user_attrs["standard_error"] == better.std() / np.sqrt(judged.users)
+    watched = toy.seen[0]["validation"]
+    if protocol == "strong_generalization":  # early stopping watches the validation users
+        part = matrices.load_split(home, digests[protocol]).parts["validation"]
+        assert (watched.histories != part.histories).nnz == 0 and (watched.targets != part.targets).nnz == 0
+    else:  # whose users are in training
+        assert watched is None
+
+
+def test_a_trial_that_needs_more_memory_than_there_is_fails_before_it_begins(home, digests, toy, monkeypatch):
+    inflate_cost(monkeypatch, toy)
+    [trial] = run_trials(home, make_search(digests), 1)
+    assert trial.state.name == "FAIL" and "toy: needs about" in trial.user_attrs["note"] and not toy.seen
+
+
+def test_what_would_not_compare_is_another_study(home, digests):
+    one = make_search(digests)
+    space = {"noise": NumericRange(0.0, 0.5)}
+    others = [
+        make_search(digests, "leave_one_out"),
+        make_search(digests, seed=5),
+        make_search(digests, batch_size=2),
+        make_search(digests, noise=0.1),
+        dataclasses.replace(one, digests=("another",)),
+        dataclasses.replace(one, space=space),
+        dataclasses.replace(one, space=space, start=ToySettings(epochs=9)),
+    ]
+    assert len({open_study(home, search).study_name for search in [one, *others]}) == 8
+    assert open_study(home, make_search(digests)).study_name == open_study(home, one).study_name
+
+
+@pytest.mark.parametrize("damage", [b"no database at all", None])
+def test_a_damaged_database_of_trials_is_reported(home, damage):
+    search = Search("toy", PROTOCOLS[0], (), ToySettings(), {})
+    open_study(home, search)
+    database = home.tuning / "study.db"
+    whole = database.read_bytes()
+    database.write_bytes(damage or whole[: len(whole) // 2])  # cut short
+    with pytest.raises(OneclassError, match=r"study\.db: is damaged \(.*Put a copy of it back"):
+        open_study(home, search)
+
+
+def test_the_file_holds_the_best_settings_and_how_they_were_found(home, digests, tmp_path):
+    search = make_search(digests, noise=0.9)
+    assert write_best_settings(home, search, [], set(), 7, "the command") is None
+    study = open_study(home, search)
+    study.add_trials(run_trials(home, search, 4))
+    path = write_best_settings(home, search, study.trials, set(), 7, "the command")
+    assert path == home.tuning / "toy.toml" and not list(home.tuning.glob("*.partial"))
+    text, best = path.read_text(), study.best_trial
+    assert tomllib.loads(text) == {"toy": best.user_attrs["settings"]}
+    assert f"ndcg@100 {best.value:.4f} ± {best.user_attrs['standard_error']:.4f}" in text
+    assert "#     the command\n" in text and "4 trials" in text and "7 users" in text
+    assert f"began at: {study.trials[0].value:.4g}." in text
+    run = resolve_settings(BackfillParameters(dataset="demo", home=str(tmp_path), models=["toy"], config=[str(path)]))
+    assert run.models["toy"].model_dump() == best.user_attrs["settings"]
+    lines = format_trials(search, study.trials).splitlines()
+    assert lines[3].split()[0] == str(best.number + 1) and "4 trials" in lines[0]
+
+
+def test_settings_outside_the_space_are_written_where_the_command_names_them(home, digests):
+    search = dataclasses.replace(make_search(digests, noise=0.1, epochs=9), space={"noise": NumericRange(0.0, 1.0)})
+    trials = run_trials(home, search, 1)
+    for fixed, expected in ((set(), {"noise": 0.1}), ({"epochs"}, {"noise": 0.1, "epochs": 9})):
+        home.tuning.mkdir(parents=True, exist_ok=True)
+        path = write_best_settings(home, search, trials, fixed, 1, "")
+        assert tomllib.loads(path.read_text())["toy"] == expected
