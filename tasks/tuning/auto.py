@@ -20,7 +20,7 @@ from oneclass.models.settings import ModelSettings, SearchSpace
 from oneclass.tasks.capacity import record_left_out
 from oneclass.tasks.cluster import LOCAL, Executor
 from oneclass.tasks.orchestration.stage_task import stage_task
-from oneclass.tasks.protocols import NEXT_EVENTS_VALIDATION, describe_folds, find_validation_splits
+from oneclass.tasks.protocols import NEXT_EVENTS_VALIDATION, find_validation_splits
 from oneclass.tasks.stores import matrices, stages, warehouse
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.tuning.halving import SearchProgress, run_searches
@@ -118,6 +118,7 @@ def tune(
     split = matrices.load_split(home, folds[0], parts=())
     is_latest = split.latest_mask is not None or split.protocol == NEXT_EVENTS_VALIDATION
     weighs_recency, whole = is_latest and split.recency_ranks is not None, LogSize.of(split.train)
+    sizes = {"users": whole.users, "items": whole.items, "edges": whole.edges}
     choices, searches = dict[str, ChosenSettings](), list[Search]()
     for model, settings in models.items():
         if not settings.search_space:
@@ -127,9 +128,8 @@ def tune(
         samples_items = MODELS[model].estimate_cost(settings, whole).depends_on_items and whole.items > MAX_ITEMS
         edges, items = sample_edges(whole.edges), MAX_ITEMS if samples_items else None
         search = Search(model, protocol, folds, settings, space, seed, edges, items, unsearched, whole=whole)
-        searched = {"protocol": protocol, "searched_on": day, "metric": search.metric, "users": whole.users}
         key = search.compute_digest(len(folds), is_latest)
-        searched |= {"items": whole.items, "edges": whole.edges, "key": key}
+        searched = {"protocol": protocol, "searched_on": day, "metric": search.metric, "key": key} | sizes
         origin = "given" if given else "data set" if model in request.tuned else "default"
         default = ChosenSettings(model, origin, "", settings, searched)
         choices[model] = _skip_search(home, search, request, default) or default
@@ -199,8 +199,7 @@ def _load_stored_search(home: Home, default: ChosenSettings) -> dict[str, Any] |
 def _describe_search(home: Home, progress: SearchProgress, default: ChosenSettings) -> ChosenSettings:
     """Return the settings that a search found, and the figures that describe it."""
     search, best = progress.search, find_best_trial(progress.trials)
-    edges = search.load_folds(home)[0].train.nnz
-    trials = [{**row, "edges": edges} for row in describe_trials(progress.trials)]
+    trials = [{**row, "edges": search.load_folds(home)[0].train.nnz} for row in describe_trials(progress.trials)]
     if best is None:
         reason = f"every trial failed, the last: {trials[-1]['note']}"
         return replace(default, reason=reason, searched=None, trials=trials)
@@ -212,8 +211,8 @@ def _describe_search(home: Home, progress: SearchProgress, default: ChosenSettin
     reason += f"; trials: {len(trials)} in {progress.cpu_seconds:,.0f} CPU s"
     reason += f", stopped: {progress.stopped}" if progress.stopped else ""
     at_start = trials[0]["value"] if trials[0]["state"] == "done" else None
-    found = f"{search.metric} {format_setting(best.value)}, with the initial settings {format_setting(at_start)}"
-    logger.info("%s: %s%s; %s", search.model, found, describe_folds(len(search.digests)), reason)
+    figures = f"{search.metric} {format_setting(best.value)}, with the initial settings {format_setting(at_start)}"
+    logger.info("%s: %s; %s", search.model, figures, reason)
     searched = {"trials": len(trials), "seconds": progress.cpu_seconds, "at_start": at_start, "reached": best.value}
     searched |= {**(default.searched or {}), "standard_error": best.user_attrs["standard_error"]}
     return ChosenSettings(search.model, "search", reason, settings, searched, trials)

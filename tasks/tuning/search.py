@@ -25,7 +25,6 @@ from oneclass.tasks.stores.home import Home
 from oneclass.tasks.tuning.validation import ValidationData, load_validation
 
 STARTUP_TRIALS = 4  # trials before the sampler learns from them
-TRIALS_BEFORE_PRUNING = 5  # completed trials before others are pruned by comparison with them
 TRIAL_STATES = {TrialState.COMPLETE: "done", TrialState.PRUNED: "pruned", TrialState.FAIL: "failed"}
 
 optuna.logging.disable_default_handler()  # `tasks.tuning.trial` logs the trials
@@ -41,8 +40,7 @@ class Search:
         start: the initial settings, those of the first trial; settings that are not searched keep their values.
         space: the range of each searched setting.
         seed: for the draws of settings, for the models, and for drawing a validation part.
-        edges: approximate number of training edges of a trial, from a sample of the users; None for all.
-        items: number of items of a trial, those with the most edges; None for all.
+        edges, items: of the sample that trials are fitted on, as in `load_validation`.
         unsearched: settings outside the space that the second and the following trials may take from
             `ModelSettings.initial_trials`, and later ones from the best trial so far.
         batch_size: number of trials that are suggested from the same earlier trials, and may run concurrently.
@@ -68,9 +66,8 @@ class Search:
     @property
     def initial_values(self) -> list[dict[str, Any]]:
         """Values of the first trials: the initial settings, then those that worked well on other data sets."""
-        known = {*self.space, *self.unsearched}
-        kept = [{name: of[name] for name in of if name in known} for of in self.start.initial_trials]
-        return [{}, *filter(None, kept)]
+        known, trials = {*self.space, *self.unsearched}, self.start.initial_trials
+        return [{}, *filter(None, ({name: of[name] for name in of if name in known} for of in trials))]
 
     def load_folds(self, home: Home) -> list[ValidationData]:
         """Load the data that the trials are fitted on and evaluated by, of every fold or of the only split."""
@@ -103,8 +100,7 @@ def suggest_trial(search: Search, number: int, ended: Sequence[FrozenTrial], int
     """
     seed = int(np.random.SeedSequence([search.seed, number]).generate_state(1)[0])
     sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=STARTUP_TRIALS, multivariate=True)
-    pruner = optuna.pruners.MedianPruner(n_startup_trials=TRIALS_BEFORE_PRUNING)
-    study = optuna.create_study(direction="maximize", sampler=sampler, pruner=pruner)
+    study = optuna.create_study(direction="maximize", sampler=sampler, pruner=optuna.pruners.MedianPruner())
     earlier = ended[: number // search.batch_size * search.batch_size]
     study.add_trials(earlier)
     if number < len(search.initial_values):

@@ -11,7 +11,6 @@ from scipy.sparse import csr_matrix
 from oneclass.models.base import Model
 from oneclass.models.evaluation import metrics
 from oneclass.models.evaluation.holdout import choose_held_out_edges, split_matrix
-from oneclass.models.evaluation.metrics import Mean
 from oneclass.models.numerics.sequential_histories import copy_order
 from oneclass.models.numerics.threads import kernel_threads
 from oneclass.tasks.errors import InputError
@@ -146,7 +145,7 @@ def sample_users(part: Part, users: int) -> Part:
     return Part(part.histories[chosen], part.targets[chosen], part.users[chosen], rows, seen_items=part.seen_items)
 
 
-def evaluate_model(models: Sequence[Model], parts: Sequence[Part], metric: str) -> tuple[Mean, str]:
+def evaluate_model(models: Sequence[Model], parts: Sequence[Part], metric: str) -> tuple[metrics.Mean, str]:
     """Return the metric of the best score of a model, fitted for each part, over all users, and the score's name."""
     ranked = list(filter(None, map(rank_targets_by_score, models, parts)))
     means = {}

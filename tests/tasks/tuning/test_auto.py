@@ -1,10 +1,11 @@
 """The search that a run makes by itself: which models it is for, what it finds, and how long that is kept."""
 
 import dataclasses
+import functools
 import json
 import shutil
 import time
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from typing import ClassVar
 
 import numpy as np
@@ -20,7 +21,7 @@ from oneclass.models.registry import MODELS
 from oneclass.models.settings import ModelSettings, NumericRange, RelativeRange
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
-from oneclass.tasks.protocols import PROTOCOLS
+from oneclass.tasks.protocols import NEXT_EVENTS_VALIDATION
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import matrices, warehouse
@@ -28,7 +29,7 @@ from oneclass.tasks.tuning import auto, halving, trial
 from oneclass.tasks.tuning.validation import load_validation
 from tests.conftest import home_in, log_into
 
-DAY = date(2026, 3, 1)
+PROTOCOL, DAY = "strong_generalization", date(2026, 3, 1)
 BEST = 0.3  # times the rule
 NUM_TRIALS = halving.ROUNDS[-1]
 
@@ -76,42 +77,38 @@ def dial(monkeypatch):
     return Dial
 
 
-def add_log(home, users, file_id, protocols):
+def add_log(home, users, file_id):
     """Log likes of so many users, 60 items with a long tail; the digests of the splits of all logs."""
     generator = np.random.default_rng(file_id)
     share = 1 / np.arange(1, 61) ** 1.2
     liked = [generator.choice(60, size=12, replace=False, p=share / share.sum()) for _ in range(users)]
     log_into(home, [(f"{file_id}u{u}", f"i{i}", 1) for u, items in enumerate(liked) for i in items], file_id=file_id)
     binarize(home, BinarizeSettings(), "run")
-    return split(home, SplitSettings(held_out_share=0.3), "run", protocols=protocols, seed=1).digests
+    return split(home, SplitSettings(held_out_share=0.3), "run", protocols=(PROTOCOL,), seed=1).digests
 
 
 @pytest.fixture(scope="module")
 def first_log(tmp_path_factory):
-    """Makes a home with a first log, once for each number of users and protocols."""
-    made = {}
+    """Make a home with a first log, once for each number of users."""
 
-    def get(*asked):
-        if asked not in made:
-            first = home_in(tmp_path_factory.mktemp("first"))
-            made[asked] = first.root, add_log(first, asked[0], 1, asked[1])
-        return made[asked]
+    @functools.cache
+    def make(users):
+        first = home_in(tmp_path_factory.mktemp("first"))
+        return first.root, add_log(first, users, 1)
 
-    return get
+    return make
 
 
 @pytest.fixture
 def log(home, first_log):
-    """Adds a log to the test's home; the digests of its splits."""
+    """Copy a first log into the test's home; return the digests of its splits."""
 
-    def of(users, file_id=1, protocols=("strong_generalization",)):
-        if file_id > 1:
-            return add_log(home, users, file_id, protocols)
-        root, digests = first_log(users, protocols)
+    def copy(users):
+        root, digests = first_log(users)
         shutil.copytree(root, home.root, dirs_exist_ok=True)
         return digests
 
-    return of
+    return copy
 
 
 def tune_dial(home, digests, run_id="run", **asked):
@@ -120,8 +117,7 @@ def tune_dial(home, digests, run_id="run", **asked):
     asked = {"models": models, "when": "auto", "day": DAY, "seed": 1} | asked
     of_request = ("when", "given", "tuned", "share")
     wanted = auto.SearchRequest(**{name: asked.pop(name) for name in of_request if name in asked})
-    protocol = next(name for name in PROTOCOLS if name in digests)
-    found = auto.tune(home, run_id, protocol=protocol, digests=digests, request=wanted, **asked)
+    found = auto.tune(home, run_id, protocol=PROTOCOL, digests=digests, request=wanted, **asked)
     assert found.keys() == {"dial", "popularity"}
     with warehouse.open_warehouse(home, read_only=True) as connection:
         query = "select * from operations.model_settings where run_id = ?"
@@ -134,7 +130,7 @@ def tune_dial(home, digests, run_id="run", **asked):
 def test_a_search_finds_a_multiple_of_what_the_rule_takes_from_the_log(home, log, dial):
     digests = log(300)
     found, row = tune_dial(home, digests)
-    train = load_validation(home, "strong_generalization", digests["strong_generalization"], 1).train
+    train = load_validation(home, PROTOCOL, digests[PROTOCOL], 1).train
     assert row["origin"] == "search" and row["trials"] == NUM_TRIALS == len(dial.fits)
     assert row["reached"] > row["at_start"] and row["metric"] == "ndcg@100"
     assert (row["users"], row["items"], row["edges"]) == (*train.shape, train.nnz)
@@ -243,36 +239,24 @@ def test_a_search_is_kept_for_a_month_and_until_the_log_has_moved(home, log, dia
         assert again == found
         if origin == "kept":
             assert {**row, "run_id": 0, "origin": 0} == {**first, "run_id": 0, "origin": 0}
-    grown = log(40, file_id=2)
+    grown = add_log(home, 40, 2)
     assert tune_dial(home, grown, "a little more", day=DAY + timedelta(3))[1]["origin"] == "kept"
-    doubled = log(300, file_id=3)
+    doubled = add_log(home, 300, 3)
     assert tune_dial(home, doubled, "twice as much", day=DAY + timedelta(4))[1]["origin"] == "search"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "other",
-    [{"seed": 3}, {"given": {"dial": ["idle"]}},
-     {"models": {"dial": DialSettings(factors=3), "popularity": Popularity.Settings()}}],
-    ids=["seed", "given", "fixed"],
-)  # fmt: skip
-def test_a_search_for_something_else_is_not_taken(home, log, other):
+def test_a_search_for_something_else_is_not_taken(home, log):
     digests = log(300)
     tune_dial(home, digests)
-    assert tune_dial(home, digests, "other", **other)[1]["origin"] == "search"
-
-
-@pytest.mark.slow
-def test_a_search_on_drawn_edges_is_not_taken_for_one_on_the_last(home, log):
-    protocol = "leave_one_out"
-    digests = log(300, protocols=(protocol,))
-    tune_dial(home, digests)
-    drawn = matrices.load_split(home, digests[protocol])
-    ends = np.arange(drawn.train.nnz) % 4 == 3
-    by_ends = {protocol: matrices.store_split(home, dataclasses.replace(drawn, latest_mask=ends))}
-    assert load_validation(home, protocol, by_ends[protocol], 1).train.nnz == (~ends).sum()
-    origins = [tune_dial(home, one, f"run {at}")[1]["origin"] for at, one in enumerate((by_ends, by_ends, digests))]
-    assert origins == ["search", "kept", "kept"]
+    fixed = {"dial": DialSettings(factors=3), "popularity": Popularity.Settings()}
+    ends = np.arange(matrices.load_split(home, digests[PROTOCOL]).train.nnz) % 4 == 3
+    latest = dataclasses.replace(matrices.load_split(home, digests[PROTOCOL], parts=()), latest_mask=ends)
+    by_ends = {PROTOCOL: matrices.store_split(home, latest)}
+    others = {"seed": {"seed": 3}, "given": {"given": {"dial": ["idle"]}}, "fixed": {"models": fixed}, "ends": {}}
+    for name, other in others.items():
+        asked = by_ends if name == "ends" else digests
+        assert tune_dial(home, asked, name, **other)[1]["origin"] == "search"
 
 
 def test_what_was_given_stays(home, log, dial):
@@ -294,15 +278,10 @@ def test_what_was_given_stays(home, log, dial):
         ({"tuned": ["dial"], "when": "off"}, 300, "data set", "train.tune is off"),
         ({}, 60, "default", "validation users are too few to choose by"),
     ],
-    ids=["off", "tuned", "tuned and off", "few users"],
 )
 def test_without_a_search_the_reason_is_reported(home, log, dial, asked, users, origin, reason):
     found, row = tune_dial(home, log(users), **asked)
     assert found == DialSettings() and row["origin"] == origin and reason in row["reason"] and not dial.fits
-
-
-def test_always_searches_what_the_data_set_has_settings_for_too(home, log):
-    assert tune_dial(home, log(300), tuned=["dial"], when="always")[1]["origin"] == "search"
 
 
 def test_a_model_whose_cost_is_of_its_items_is_searched_on_some_of_them(home, log, dial, monkeypatch):
@@ -311,7 +290,7 @@ def test_a_model_whose_cost_is_of_its_items_is_searched_on_some_of_them(home, lo
     monkeypatch.setattr(auto, "MAX_ITEMS", 20)
     digests = log(300)
     found, row = tune_dial(home, digests)
-    degrees = np.sort(matrices.load_split(home, digests["strong_generalization"]).train.getnnz(axis=0))
+    degrees = np.sort(matrices.load_split(home, digests[PROTOCOL]).train.getnnz(axis=0))
     assert {edges for edges, _ in dial.fits} == {degrees[-20:].sum()}
     assert row["edges"] == degrees.sum() and 0.15 < found.dial / row["edges"] < 0.6
 
@@ -321,12 +300,6 @@ def test_a_search_in_which_every_trial_fails_leaves_the_settings_as_they_are(hom
     mine = {"dial": DialSettings(idle=-1.0), "popularity": Popularity.Settings()}
     found, row = tune_dial(home, digests, models=mine, given={"dial": ["idle"]})
     assert found == mine["dial"] and row["origin"] == "given" and "idle is below 0" in row["reason"]
-
-
-def test_without_an_edge_to_train_on_nothing_is_searched(home):
-    asked = {"request": auto.SearchRequest("auto"), "day": DAY, "seed": 1}
-    models = {"dial": DialSettings()}
-    assert auto.tune(home, "run", protocol=None, digests={}, models=models, **asked) == models
 
 
 def test_a_multiple_rests_on_the_values_before_it():
@@ -396,3 +369,24 @@ def test_what_a_model_has_of_elsewhere_is_valid_and_not_its_default(name):
         plain = {key for key in values if not isinstance(kind.search_space.get(key), RelativeRange)}
         assert {key: getattr(tried, key) for key in plain} == {key: values[key] for key in plain}
         assert all(getattr(tried, key) != getattr(start, key) for key in values)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("order", "given", "expected"), [(True, [], True), (False, [], False), (True, ["recency_exponent"], False)]
+)
+def test_the_search_of_a_run_weighs_recent_likes(home, order, given, expected):
+    """Eight likes of one taste, then eight of another, a day each."""
+    generator, events = np.random.default_rng(5), []
+    for user in range(200):
+        tastes = generator.choice(4, size=2, replace=False)
+        items = np.concatenate([12 * taste + generator.permutation(12)[:8] for taste in tastes])
+        events += [(f"u{user}", f"i{item}", 1, datetime(2026, 1, day)) for day, item in enumerate(items, 1)]
+    log_into(home, events)
+    binarize(home, BinarizeSettings(), "run")
+    digests = split(home, SplitSettings(order=order), "run", protocols=["next_events"], seed=1).digests
+    assert NEXT_EVENTS_VALIDATION in digests
+    models, request = {"item_knn": MODELS["item_knn"].Settings()}, auto.SearchRequest("auto", {"item_knn": given})
+    asked = {"protocol": "next_events", "digests": digests, "models": models, "request": request, "seed": 1}
+    found = [auto.tune(home, run_id, day=DAY, **asked)["item_knn"] for run_id in ("first", "second")]
+    assert (found[0].recency_exponent > 0) == expected and found[1] == found[0]
