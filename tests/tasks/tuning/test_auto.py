@@ -126,8 +126,10 @@ def tune_dial(home, digests, run_id="run", **asked):
     return found["dial"], row
 
 
-@pytest.mark.slow
-def test_a_search_finds_a_multiple_of_what_the_rule_takes_from_the_log(home, log, dial):
+@pytest.mark.parametrize("sample", [None, 600])
+def test_a_search_finds_a_multiple_of_what_the_rule_takes_from_the_log(home, log, dial, monkeypatch, sample):
+    """On a sample too the multiple is put on the whole log."""
+    monkeypatch.setattr(auto, "MIN_SAMPLE_EDGES", sample or auto.MIN_SAMPLE_EDGES)
     digests = log(300)
     found, row = tune_dial(home, digests)
     train = load_validation(home, PROTOCOL, digests[PROTOCOL], 1).train
@@ -136,7 +138,8 @@ def test_a_search_finds_a_multiple_of_what_the_rule_takes_from_the_log(home, log
     assert (row["users"], row["items"], row["edges"]) == (*train.shape, train.nnz)
     assert row["searched_on"] == DAY and "dial" in row["reason"]
     assert 0.15 < found.dial / train.nnz < 0.6 and found.factors == 2  # what costs is left alone
-    assert dial.fits[0] == (train.nnz, DialSettings())  # the settings as they are come first
+    assert dial.fits[0][1] == DialSettings()  # the settings as they are come first
+    assert all(0.8 < edges / (sample or train.nnz) < 1.2 for edges, _ in dial.fits) and train.nnz > 1200
 
 
 def test_the_same_seed_finds_the_same(home, log):
@@ -145,14 +148,6 @@ def test_the_same_seed_finds_the_same(home, log):
     again, other = tune_dial(home, digests, "again", when="always")
     assert other["origin"] == "search" and again == found and other["reached"] == row["reached"]
     assert tune_dial(home, digests, "another", when="always", seed=2)[0] != found
-
-
-def test_on_a_sample_the_multiple_is_found_and_put_on_the_whole_log(home, log, dial, monkeypatch):
-    monkeypatch.setattr(auto, "MIN_SAMPLE_EDGES", 600)
-    found, row = tune_dial(home, log(300))
-    assert len(dial.fits) == NUM_TRIALS and all(0.8 < edges / 600 < 1.2 for edges, _ in dial.fits)
-    assert row["edges"] > 1200 and 0.15 < found.dial / row["edges"] < 0.6
-    assert row["reached"] > row["at_start"] and row["trials"] == NUM_TRIALS
 
 
 @pytest.mark.parametrize(("share", "trials"), [(1e-9, 1), (1e9, NUM_TRIALS)])
@@ -316,10 +311,11 @@ def test_a_multiple_rests_on_the_values_before_it():
         settings.with_trial_values({"unobserved_weight": 1e6}, likes)
 
 
-@pytest.fixture
-def elsewhere(dial, monkeypatch):
-    """Five factors, of which three are too few: the model is spoilt without them. And the best dial; then another."""
-
+@pytest.mark.slow
+@pytest.mark.parametrize("why", [None, "given", "long fits"])
+def test_later_trials_take_what_costs_of_the_best_unless_it_was_given_or_fits_are_long(
+    home, log, dial, monkeypatch, why
+):
     class Spoilt(dial):
         def _fit(self, interactions, options):
             super()._fit(interactions, options)
@@ -328,34 +324,13 @@ def elsewhere(dial, monkeypatch):
 
     monkeypatch.setattr(DialSettings, "initial_trials", ({"factors": 5, "dial": BEST}, {"dial": BEST / 2}))
     monkeypatch.setitem(MODELS, "dial", Spoilt)
-
-
-@pytest.mark.slow
-def test_trials_from_the_second_on_have_what_ranks_well_elsewhere_and_later_ones_what_costs_of_the_best(
-    home, log, dial, elsewhere
-):
-    found, row = tune_dial(home, log(300))
-    tried = [settings for _, settings in dial.fits]
-    edges = row["edges"]
-    assert tried[0] == DialSettings() and tried[1].factors == 5
-    assert tried[1].dial == pytest.approx(BEST * edges) and tried[1].idle == tried[0].idle
-    assert tried[2].dial == pytest.approx(BEST / 2 * edges) and tried[2].factors == 2
-    assert {settings.factors for settings in tried[3:]} == {5} and found.factors == 5
-    assert "factors 5" in row["reason"] and row["reached"] > row["at_start"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("why", ["given", "long fits"])
-def test_what_costs_is_not_taken_from_elsewhere_where_it_was_given_or_fits_are_long(
-    home, log, dial, elsewhere, why, monkeypatch
-):
-    if why == "long fits":
-        monkeypatch.setattr(auto, "MAX_QUICK_EDGES", 1000)
-    given = {"dial": ["factors"]} if why == "given" else {}
-    _, row = tune_dial(home, log(300), given=given)
-    tried = [settings for _, settings in dial.fits]
-    assert {settings.factors for settings in tried} == {2}
+    monkeypatch.setattr(auto, "MAX_QUICK_EDGES", 1000 if why == "long fits" else auto.MAX_QUICK_EDGES)
+    found, row = tune_dial(home, log(300), given={"dial": ["factors"]} if why == "given" else {})
+    tried, best_factors = [settings for _, settings in dial.fits], 2 if why else 5
+    assert tried[0] == DialSettings() and tried[1].idle == tried[0].idle
     assert [one.dial for one in tried[1:3]] == [pytest.approx(dial * row["edges"]) for dial in (BEST, BEST / 2)]
+    assert [one.factors for one in tried] == [2, best_factors, 2] + [best_factors] * (NUM_TRIALS - 3)
+    assert found.factors == best_factors and ("factors 5" in row["reason"]) == (why is None)
 
 
 @pytest.mark.parametrize("name", [name for name, model in MODELS.items() if model.Settings.initial_trials])
