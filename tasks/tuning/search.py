@@ -65,8 +65,9 @@ class Search:
 
     @property
     def initial_values(self) -> list[dict[str, Any]]:
-        """Values of the first trials: the initial settings, then those that worked well on other data sets."""
-        known, trials = {*self.space, *self.unsearched}, self.start.initial_trials
+        """Values of the first trials: the initial settings, then those that worked well, in the model's own ranges."""
+        declared, trials = self.start.search_space.items(), self.start.initial_trials
+        known = {name for name, of in declared if self.space.get(name) == of} | set(self.unsearched)
         return [{}, *filter(None, ({name: of[name] for name in of if name in known} for of in trials))]
 
     def load_folds(self, home: Home) -> list[ValidationData]:

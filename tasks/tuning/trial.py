@@ -27,8 +27,7 @@ logger = logging.getLogger(__name__)
 
 CHECKPOINTS = (1 / 8, 1 / 4, 1 / 2)  # shares of the epochs, the same in every trial, so that trials can be compared
 CHECKPOINT_USERS = 200  # validation users of a checkpoint
-# Wall time of a fit in a run's own search, at most: over that of the initial settings, and in any case
-MAX_SECONDS_RATIO, MIN_LIMIT_SECONDS = 8, 20.0
+MAX_SECONDS_RATIO, MIN_LIMIT_SECONDS = 8, 20.0  # limit of a run's own trials: over the first one, and at least
 
 
 def submit_trial(executor: Executor, home: Home, search: Search, trial: optuna.Trial) -> PendingCall:
