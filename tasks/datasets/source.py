@@ -1,11 +1,11 @@
 """The section `[source]` of a data set's file: the query that gives a run without `--source` its new logs."""
 
 import re
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from oneclass.tasks.secrets import accept_former_places, check_reference
+from oneclass.tasks.secrets import check_reference
 
 LANDED_FILES = ("source.parquet", "source-*.parquet")
 """The names of the files that a query lands: its whole result, or the rows that are new in a run."""
@@ -31,8 +31,3 @@ class Source(BaseModel):
     def is_incremental(self) -> bool:
         """Whether the query asks for new rows only."""
         return "{since}" in self.query
-
-    @model_validator(mode="before")
-    @classmethod
-    def _accept_former_places(cls, values: Any) -> Any:
-        return accept_former_places(values, "url")

@@ -153,8 +153,7 @@ def _query_database(source: Source, query: str, timezone: str) -> Generator[pa.R
     except (driver.Error, duckdb.Error, OSError) as error:
         password = rest.rpartition("@")[0].partition(":")[2]
         secrets = [password, *re.findall(r"(?i)[?&][^=&]*(?:pass|secret|token)[^=&]*=([^&]*)", rest)]
-        # As parts of URLs, so that short words are hidden too.
-        said = hide_secrets(str(error).partition("\n")[0].replace(url, "***"), [f"://{secret}" for secret in secrets])
+        said = hide_secrets(str(error).partition("\n")[0].replace(url, "***"), secrets)
         raise InputError(f"{database} {problem.format(said)}") from None  # the driver's message may show a part
 
 

@@ -11,12 +11,12 @@ import subprocess
 import urllib.parse
 import urllib.request
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from oneclass.tasks.errors import InputError, OneclassError
-from oneclass.tasks.secrets import accept_former_places, check_reference, hide_secrets, is_reference, read_secret
+from oneclass.tasks.secrets import check_reference, hide_secrets, is_reference, read_secret
 
 logger = logging.getLogger(__name__)
 
@@ -84,13 +84,6 @@ class NotifySettings(BaseModel):
         "everybody sees it; the run's artifacts link to it. {dataset} stands for the data set's name",
         pattern=r"^https?://[^@?#\s]+$",
     )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _accept_former_places(cls, values: Any) -> Any:
-        for target in TARGETS:
-            values = accept_former_places(values, target)
-        return values
 
     def read_target(self, target: str) -> str | None:
         """Return the value of `command` or `webhook`, or None without one.

@@ -104,4 +104,4 @@ def test_a_databases_url_is_read_from_a_block(block, tmp_path):
 def test_an_absent_block_says_what_to_do(prefect_server, caplog):
     send_notifications(NotifySettings(webhook="block:no-block"), **RUN)
     assert "notify.webhook = block:no-block: the Secret block no-block cannot be read" in caplog.text
-    assert "Create it on the Prefect server, with an address such as https" in caplog.text
+    assert "Store an address such as https" in caplog.text

@@ -108,21 +108,12 @@ def test_a_secret_in_the_settings_is_refused_without_being_shown(section):
     assert "s3cr3t" not in str(error.value) and str(error.value).startswith("setting notify")
 
 
-def test_the_three_settings_of_a_version_before_are_understood(monkeypatch):
-    monkeypatch.setenv("HOOK", "http://host/")
-    settings = validate_settings(
-        "notify", {"webhook_env": "HOOK", "command_file": "/etc/command", "webhook_block": None}
-    )
-    assert (settings.webhook, settings.command) == ("env:HOOK", "file:/etc/command")
-    assert settings.read_target("webhook") == "http://host/"
-
-
 @pytest.mark.parametrize(
     ("place", "name", "advice"),
     [
-        ("env", "NO_HOOK", "the environment variable NO_HOOK is not set. Set it to an address such as https"),
-        ("file", "/nowhere/hook", "/nowhere/hook cannot be read (No such file or directory). Write an address"),
-        ("file", "/dev/null", "/dev/null is empty. Write an address such as https"),
+        ("env", "NO_HOOK", "the environment variable NO_HOOK is empty or not set. Store an address such as https"),
+        ("file", "/nowhere/hook", "the file /nowhere/hook cannot be read ([Errno 2] No such file or directory"),
+        ("file", "/dev/null", "the file /dev/null is empty or not set. Store an address such as https"),
     ],
 )
 def test_an_absent_place_says_what_to_do(caplog, place, name, advice):
@@ -157,7 +148,7 @@ def test_a_program_that_is_not_found_is_warned_of_without_its_arguments(caplog):
     notifications.warn_of_missing_targets(NotifySettings(command="no-such-program --password=secret"))
     assert "notify.command: the program no-such-program is not found" in caplog.text and "secret" not in caplog.text
     notifications.warn_of_missing_targets(NotifySettings(webhook="env:NO_HOOK"))
-    assert "notify.webhook = env:NO_HOOK: the environment variable NO_HOOK is not set" in caplog.text
+    assert "notify.webhook = env:NO_HOOK: the environment variable NO_HOOK is empty or not set" in caplog.text
 
 
 @pytest.mark.parametrize(
