@@ -251,11 +251,10 @@ def _explain(given: ExplainParameters) -> str:
 
 
 def _cite(given: CiteParameters) -> str:
-    """A folder for a paper: a run's table, the settings and data behind it, and the script that makes it again."""
+    """A folder for a paper: a run's table in LaTeX and CSV, and the settings, data and versions behind it."""
     from oneclass.tasks.citation import write_citation
 
-    folder = write_citation(_find_home(given)[0], given.run, Path(given.out) if given.out else None)
-    return f"Folder: {folder}\nMake the table again: sh {folder / 'reprint.sh'}"
+    return f"Folder: {write_citation(_find_home(given)[0], given.run, Path(given.out) if given.out else None)}"
 
 
 def _serve(given: ServeParameters) -> str:

@@ -3,7 +3,7 @@
 It marks every model that is worse than a trivial baseline (`weaknesses`).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import groupby
 
@@ -20,20 +20,15 @@ from oneclass.tasks.stores import warehouse
 RANDOM_MEAN_RANK = 0.5  # the mean rank of random scores
 WEAK_MARK = "(!)"  # beside the name of a model that is worse than a trivial baseline
 DIFFERENCE_LABEL = "minus the best"
-COMPARISON_LEGEND = (
-    "The last column is the difference from the best by the first metric, paired over the same users. `=`: cannot be "
-    "told from it (Holm's procedure over all lists, 5 %). ± is one standard error."
-)
 FOLDS_NOTE = (
     "Each user is a test user of models that were fitted, and a blend that was weighed, on the other folds. The same "
     "users choose settings and, by this protocol, the published list, so that the values of what they chose are "
     "slightly too high."
 )
-LEGEND = f"**Bold**: the best. {COMPARISON_LEGEND}"
-
-# The plain p-value of a list's paired comparison with popularity, by protocol, metric, model and score.
-PopularityTests = dict[tuple[str, str, str, str], float | None]
-KnownRanks = dict[tuple[str, str, str], Mean]  # the mean of KNOWN_RANK, by protocol, model and score
+LEGEND = (
+    "**Bold**: the best. The last column is the difference from the best by the first metric, paired over the same "
+    "users. `=`: cannot be told from it (Holm's procedure over all lists, 5 %). ± is one standard error."
+)
 
 
 @dataclass(frozen=True)
@@ -67,10 +62,16 @@ class LeaderboardRow:
 
 def load_leaderboard(connection: duckdb.DuckDBPyConnection, run_id: str) -> list[LeaderboardRow]:
     """Load a run's rows: protocols in their order, the best model first."""
-    found = warehouse.select(connection, "publish/main_table", run_id=run_id, **main_metric_parameters())
+    main = main_metric_parameters()
+    found = warehouse.select(connection, "publish/main_table", run_id=run_id, **main)
     by_protocol = found.partition_by("protocol", maintain_order=True)
     table = [row for of_protocol in by_protocol for row in mark_lists(of_protocol)]
-    return add_weaknesses(table, _load_popularity_tests(connection, run_id), _load_known_ranks(connection, run_id))
+    names = {"protocols": main["protocols"], "metrics": main["metrics"]}
+    tests = warehouse.select(connection, "publish/popularity_tests", run_id=run_id, **names).rows()
+    ranks = warehouse.select(connection, "publish/known_ranks", run_id=run_id, metric=KNOWN_RANK).rows()
+    return add_weaknesses(
+        table, {tuple(of_list): p_value for *of_list, p_value in tests}, {row[:3]: Mean(*row[3:]) for row in ranks}
+    )
 
 
 def mark_lists(of_protocol: pl.DataFrame) -> Iterator[LeaderboardRow]:
@@ -100,20 +101,13 @@ def mark_lists(of_protocol: pl.DataFrame) -> Iterator[LeaderboardRow]:
         )
 
 
-def _load_popularity_tests(connection: duckdb.DuckDBPyConnection, run_id: str) -> PopularityTests:
-    main = main_metric_parameters()
-    names = {"protocols": main["protocols"], "metrics": main["metrics"]}
-    rows = warehouse.select(connection, "publish/popularity_tests", run_id=run_id, **names).rows()
-    return {(protocol, metric, model, score): p_value for protocol, metric, model, score, p_value in rows}
-
-
-def _load_known_ranks(connection: duckdb.DuckDBPyConnection, run_id: str) -> KnownRanks:
-    rows = warehouse.select(connection, "publish/known_ranks", run_id=run_id, metric=KNOWN_RANK).rows()
-    return {(protocol, model, score): Mean(*mean) for protocol, model, score, *mean in rows}
+Candidate = tuple[str, float, str]  # a model, the p-value of its test, and the sentence if it is significant
 
 
 def add_weaknesses(
-    table: list[LeaderboardRow], popularity_tests: PopularityTests, known_ranks: KnownRanks
+    table: list[LeaderboardRow],
+    popularity_tests: Mapping[tuple[str, ...], float | None],
+    known_ranks: Mapping[tuple[str, ...], Mean],
 ) -> list[LeaderboardRow]:
     """Add the `weaknesses` to rows.
 
@@ -122,29 +116,36 @@ def add_weaknesses(
     t-tests and by paired t-tests, corrected over the models by Holm's procedure. A model with several scores is
     compared by the best of them, since a plain `like` leaves popularity out on purpose. Popularity itself can only be
     worse than random scores.
+
+    Args:
+        popularity_tests: the plain p-value of a list's comparison with popularity, by protocol, metric, model, score.
+        known_ranks: the mean of KNOWN_RANK, by protocol, model and score.
     """
     weak: dict[tuple[str, str], list[str]] = {}
     for protocol, rows in group_by_protocol(table).items():
-        found = _find_below_random(rows, known_ranks)
-        for metric in (metric for metric in rows[0].cells if metric.startswith("ndcg")):
-            found += _find_below_popularity(rows, metric, popularity_tests)
-        for model, sentence in found:
-            weak.setdefault((protocol, model), []).append(f"{model} on {protocol} {sentence}")
+        families = [_compare_with_random(rows, known_ranks)]
+        ndcg = [metric for metric in rows[0].cells if metric.startswith("ndcg")]
+        families += [_compare_with_popularity(rows, metric, popularity_tests) for metric in ndcg]
+        for family in families:
+            p_values = adjust_holm(np.array([p_value for _, p_value, _ in family]))
+            for (model, _, sentence), p_value in zip(family, p_values, strict=True):
+                if p_value < ALPHA and sentence:
+                    weak.setdefault((protocol, model), []).append(f"{model} on {protocol} {sentence}")
     return [replace(row, weaknesses=tuple(weak.get((row.protocol, row.model), ()))) for row in table]
 
 
-def _find_below_random(rows: list[LeaderboardRow], known_ranks: KnownRanks) -> list[tuple[str, str]]:
-    """Find the models of a protocol whose mean rank is surely below that of random scores, each with a sentence."""
-    best: dict[str, Mean] = {}
-    for row in rows:
-        rank = known_ranks.get((row.protocol, row.model, row.score))
-        if rank and (row.model not in best or rank.value > best[row.model].value):
-            best[row.model] = rank
-    p_values = adjust_holm(np.array([_p_value_below_random(rank) for rank in best.values()]))
+def _compare_with_random(rows: list[LeaderboardRow], known_ranks: Mapping[tuple[str, ...], Mean]) -> list[Candidate]:
+    """Test whether the models of a protocol have a mean rank below that of random scores."""
+    found = [(row.model, known_ranks.get((row.protocol, row.model, row.score))) for row in rows]
+    ranks = [(model, rank) for model, rank in found if rank]
+    best = dict(sorted(ranks, key=lambda of_model: of_model[1].value))  # of equal keys the last, the highest, stays
     return [
-        (model, f"ranks worse than guessing: mean rank {rank.value:.4f} of known items, and guesses have 0.5")
-        for (model, rank), p_value in zip(best.items(), p_values, strict=True)
-        if p_value < ALPHA
+        (
+            model,
+            _p_value_below_random(rank),
+            f"ranks worse than guessing: mean rank {rank.value:.4f} of known items, and guesses have 0.5",
+        )
+        for model, rank in best.items()
     ]
 
 
@@ -155,30 +156,20 @@ def _p_value_below_random(rank: Mean) -> float:
     return float(stdtr(rank.users - 1, (rank.value - RANDOM_MEAN_RANK) / rank.standard_error))
 
 
-def _find_below_popularity(
-    rows: list[LeaderboardRow], metric: str, popularity_tests: PopularityTests
-) -> list[tuple[str, str]]:
-    """Find the models of a protocol whose metric is surely below popularity's, each with a sentence."""
-    best = _best_lists(rows, metric)
+def _compare_with_popularity(
+    rows: list[LeaderboardRow], metric: str, tests: Mapping[tuple[str, ...], float | None]
+) -> list[Candidate]:
+    """Test whether the models of a protocol have a metric other than popularity's; only lower ones get a sentence."""
+    lists = [row for row in rows if metric in row.cells]
+    best = {row.model: row for row in sorted(lists, key=lambda row: row.cells[metric][0])}
     if (popular := best.pop("popularity", None)) is None:
         return []
-    tests = [popularity_tests.get((row.protocol, metric, row.model, row.score)) for row in best.values()]
-    p_values = adjust_holm(np.array([1.0 if p_value is None else p_value for p_value in tests]))
-    reference = popular.cells[metric][0]
-    return [
-        (model, f"is worse than popularity: {metric} {row.cells[metric][0]:.4f}, and popularity has {reference:.4f}")
-        for (model, row), p_value in zip(best.items(), p_values, strict=True)
-        if p_value < ALPHA and row.cells[metric][0] < reference
-    ]
-
-
-def _best_lists(rows: list[LeaderboardRow], metric: str) -> dict[str, LeaderboardRow]:
-    """Return the best list of each model that has the metric, the first of equal ones."""
-    best: dict[str, LeaderboardRow] = {}
-    for row in (row for row in rows if metric in row.cells):
-        if row.model not in best or row.cells[metric][0] > best[row.model].cells[metric][0]:
-            best[row.model] = row
-    return best
+    reference, family = popular.cells[metric][0], []
+    for model, row in best.items():
+        value, p_value = row.cells[metric][0], tests.get((row.protocol, metric, model, row.score))
+        sentence = f"is worse than popularity: {metric} {value:.4f}, and popularity has {reference:.4f}"
+        family.append((model, 1.0 if p_value is None else p_value, sentence if value < reference else ""))
+    return family
 
 
 def list_weaknesses(table: list[LeaderboardRow]) -> list[str]:
@@ -194,47 +185,43 @@ def group_by_protocol(table: list[LeaderboardRow]) -> dict[str, list[Leaderboard
 def format_markdown(table: list[LeaderboardRow], title: str) -> str:
     """Format the table as Markdown, with one section for each protocol."""
     lines = [f"# {title}", ""]
-    for protocol, chosen in group_by_protocol(table).items():
-        names = [*PROTOCOLS[protocol].main_metrics, DIFFERENCE_LABEL]
-        lines += [f"## {protocol}", "", chosen[0].described_users, ""]
-        lines += [FOLDS_NOTE, ""] if chosen[0].folds > 1 else []
-        lines += ["| model | score | " + " | ".join(names) + " |", "|---|---|" + "---|" * len(names)]
-        lines += [
-            "| " + " | ".join([_display_name(row), row.score, *_format_cells(row, "**")]) + " |" for row in chosen
-        ]
-        lines += ["", *(f"- {WEAK_MARK} {sentence}." for sentence in list_weaknesses(chosen))]
-        lines += [""] if list_weaknesses(chosen) else []
+    for protocol, rows in group_by_protocol(table).items():
+        header, *grid = _list_cells(rows, "**")
+        lines += [f"## {protocol}", "", rows[0].described_users, "", *([FOLDS_NOTE, ""] if rows[0].folds > 1 else [])]
+        lines += [f"| {' | '.join(line)} |" for line in (header, ["---"] * len(header), *grid)]
+        lines += ["", *(f"- {WEAK_MARK} {sentence}." for sentence in list_weaknesses(rows))]
+        lines += [""] if list_weaknesses(rows) else []
     return "\n".join([*lines, LEGEND, ""] if table else [*lines, "No user had anything held out.", ""])
 
 
 def format_plain(table: list[LeaderboardRow]) -> str:
     """Format the table for a terminal; the weaknesses of its models follow each protocol's rows."""
     blocks = []
-    for protocol, chosen in group_by_protocol(table).items():
-        header = [f"{protocol} ({chosen[0].described_users})", "", *PROTOCOLS[protocol].main_metrics, DIFFERENCE_LABEL]
-        grid = [header] + [
-            [_display_name(row), "" if row.score == "score" else row.score, *_format_cells(row)] for row in chosen
-        ]
-        widths = [max(len(line[column]) for line in grid) for column in range(len(grid[0]))]
+    for protocol, rows in group_by_protocol(table).items():
+        header, *grid = _list_cells(rows)
+        grid = [[f"{protocol} ({rows[0].described_users})", *header[1:]], *grid]
+        widths = [max(map(len, column)) for column in zip(*grid, strict=True)]
         lines = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in grid]
-        lines += [FOLDS_NOTE] if chosen[0].folds > 1 else []
-        blocks.append("\n".join([*lines, *(f"{WEAK_MARK} {sentence}." for sentence in list_weaknesses(chosen))]))
+        lines += [FOLDS_NOTE] if rows[0].folds > 1 else []
+        blocks.append("\n".join([*lines, *(f"{WEAK_MARK} {sentence}." for sentence in list_weaknesses(rows))]))
     return "\n\n".join(blocks)
 
 
-def _display_name(row: LeaderboardRow) -> str:
-    return f"{row.model} {WEAK_MARK}" if row.weaknesses else row.model
+def _list_cells(rows: list[LeaderboardRow], bold: str = "") -> list[list[str]]:
+    """List the header and the lines of one protocol's table."""
+    lines = [["model", "score", *PROTOCOLS[rows[0].protocol].main_metrics, DIFFERENCE_LABEL]]
+    for row in rows:
+        name = f"{row.model} {WEAK_MARK}" if row.weaknesses else row.model
+        lines.append([name, row.score, *format_cells(row, bold, bold)])
+    return lines
 
 
-def _format_cells(row: LeaderboardRow, bold: str = "") -> list[str]:
+def format_cells(row: LeaderboardRow, begin_bold: str = "", end_bold: str = "") -> list[str]:
     """Format the metrics of a row and its difference from the best, with the marks of the legend."""
-    texts = [_format_cell(*cell) for cell in row.cells.values()]
-    if row.standing == "best":
-        texts[0] = f"{bold}{texts[0]}{bold}"
-    elif row.standing == "level":
-        texts[0] = f"{texts[0]} ="
+    first, *others = (_format_cell(*cell) for cell in row.cells.values())
+    marked = {"best": f"{begin_bold}{first}{end_bold}", "level": f"{first} ="}.get(row.standing, first)
     compared = row.against_best
-    return [*texts, "" if compared is None else _format_cell(compared.difference, compared.standard_error, "+")]
+    return [marked, *others, _format_cell(compared.difference, compared.standard_error, "+") if compared else ""]
 
 
 def _format_cell(value: float, error: float | None, sign: str = "") -> str:

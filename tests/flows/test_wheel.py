@@ -96,7 +96,7 @@ RUNS = {  # command: its arguments, and what it says
     "promote": (["--model", "popularity"], "popularity"),
     "recommend": (["--user", "7", "--json"], '"items"'),
     "explain": (["--user", "7", "--n", "3"], "Published: "),
-    "cite": ([], "Make the table again: sh "),
+    "cite": ([], "Folder: "),
     "tune": (["--model", "mrf_dense", "--trials", "1"], "mrf_dense on strong_generalization: 1 trial"),
     "deploy": ([], "prefect deployment run nightly-retrain/nightly-retrain-ml-latest-small"),
 }
