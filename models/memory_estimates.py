@@ -88,7 +88,7 @@ class FitCost:
         seconds: CPU seconds, by which models are compared on one log.
         is_linear: whether the seconds are in proportion to the edges, as far as a sample of users can tell.
         depends_on_items: whether a fit on fewer users takes about as long, since the items' Gram matrix dominates.
-        remedy: what makes a fit that needs too much memory smaller, as the end of a sentence.
+        remedy: what makes a fit that needs too much memory smaller, as the end of a sentence; empty without.
         sizes: the memory per block of a fit by blocks of users; None if the fit is not by blocks.
         reads_table: whether each block of scores reads an (items, items) table, so that large blocks are faster.
         min_users: users of a block even if their scores are larger, where each reads the whole log or all factors.
@@ -98,7 +98,7 @@ class FitCost:
     seconds: float
     is_linear: bool = True
     depends_on_items: bool = False
-    remedy: str = "give the run more memory"
+    remedy: str = ""
     sizes: Sizes | None = None
     reads_table: bool = False
     min_users: int = 1

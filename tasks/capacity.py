@@ -6,9 +6,7 @@ says so in its log, its summary and its report. A model that the user named is r
 
 import json
 import logging
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Self
+from collections.abc import Collection, Mapping
 
 from oneclass.models.memory_estimates import LogSize
 from oneclass.models.registry import MODELS
@@ -26,30 +24,6 @@ LARGE_CATALOGUE_MODELS = ("item_knn", "sansa")  # that take the place of the den
 MIN_COST_SECONDS = 600.0  # CPU seconds of a fit, below which no model is left out for its time
 
 
-@dataclass(frozen=True)
-class MemoryNeed:
-    """What a model's largest fit needs, and the log that it is fitted on.
-
-    Attributes:
-        needed: bytes.
-        log: the size of the log.
-    """
-
-    needed: int
-    log: LogSize
-
-    @classmethod
-    def of(cls, model: str, settings: ModelSettings, logs: Iterable[LogSize]) -> Self:
-        """Estimate the need of the fit that needs most."""
-        fits = [cls(MODELS[model].estimate_cost(settings, log).bytes + KERNEL_BYTES, log) for log in logs]
-        return max(fits, key=lambda fit: fit.needed)
-
-    def describe(self, available: int) -> str:
-        """Say how much memory the fit needs, and how much there is."""
-        need, free = resources.format_size(self.needed), resources.format_size(available)
-        return f"a fit on {self.log.items:,} items needs about {need} of memory, and {free} are free"
-
-
 def measure_logs(home: Home, digests: Collection[str]) -> list[LogSize]:
     """Measure the training matrices of splits; that of all edges has every item of the attribute table as a column."""
     return [LogSize.of(matrices.load_split(home, digest, parts=()).train) for digest in dict.fromkeys(digests)]
@@ -60,27 +34,29 @@ def available_memory(executor: Executor) -> int:
     return resources.free_memory() if executor.worker_memory is None else executor.worker_memory
 
 
-def refuse_large_models(models: Mapping[str, ModelSettings], logs: Collection[LogSize], available: int) -> None:
-    """Refuse models that the user named and that do not fit.
+def _describe_shortage(model: str, settings: ModelSettings, logs: Collection[LogSize], available: int) -> str:
+    """Say how much memory the model's largest fit needs, and how much there is; empty if that is enough."""
+    fits = [(MODELS[model].estimate_cost(settings, log).bytes + KERNEL_BYTES, log.items) for log in logs]
+    needed, items = max(fits)
+    if needed <= available:
+        return ""
+    need, free = resources.format_size(needed), resources.format_size(available)
+    return f"a fit on {items:,} items needs about {need} of memory, and {free} are free"
 
-    Raises:
-        InputError: naming the first that needs more memory than is available, and what to change.
-    """
+
+def refuse_large_models(models: Mapping[str, ModelSettings], logs: Collection[LogSize], available: int) -> None:
+    """Raise `InputError` for the first of the models that the user named and that needs more memory than there is."""
     for name, settings in models.items():
-        need = MemoryNeed.of(name, settings, logs)
-        if need.needed > available:
-            remedy = MODELS[name].estimate_cost(settings, need.log).remedy
-            remedies = dict.fromkeys(["Leave it out of --models", "give the run more memory", remedy])
-            raise InputError(f"{name}: {need.describe(available)}. {', or '.join(remedies)}.")
+        if shortage := _describe_shortage(name, settings, logs, available):
+            remedy = MODELS[name].estimate_cost(settings, next(iter(logs))).remedy
+            remedies = filter(None, ["Leave it out of --models", "give the run more memory", remedy])
+            raise InputError(f"{name}: {shortage}. {', or '.join(remedies)}.")
 
 
 def find_large_models(models: Mapping[str, ModelSettings], logs: Collection[LogSize], available: int) -> dict[str, str]:
     """Return the models that are too large for the machine, each with the reason as a sentence's end."""
-    reasons = {}
-    for name, settings in models.items():
-        need = MemoryNeed.of(name, settings, logs)
-        if need.needed > available:
-            reasons[name] = need.describe(available)
+    shortages = {name: _describe_shortage(name, settings, logs, available) for name, settings in models.items()}
+    reasons = {name: shortage for name, shortage in shortages.items() if shortage}
     seconds = {
         name: max(MODELS[name].estimate_cost(settings, log).seconds for log in logs)
         for name, settings in models.items()

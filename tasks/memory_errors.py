@@ -1,10 +1,8 @@
-"""Memory and disk errors with advice, the peak of memory, and a warning about slow BLAS kernels."""
+"""Memory and disk errors with advice, and the peak of memory."""
 
 import contextlib
 import errno
-import functools
 import logging
-import os
 import re
 import resource
 import sys
@@ -13,14 +11,12 @@ from collections.abc import Generator
 from pathlib import Path
 
 import numpy as np
-from threadpoolctl import threadpool_info
 
 from oneclass.tasks.errors import OneclassError, ResourceExhausted
 from oneclass.tasks.stores import resources
 
 logger = logging.getLogger(__name__)
 
-MIN_REPORTED_BYTES = 10**6  # report memory needs above this many bytes
 RESERVED_BYTES = 64 << 20
 KERNEL_BYTES = 56 * 10**6  # memory of loaded and compiled code that a first fit takes beside its arrays
 DISK_FULL_MESSAGES = re.compile(
@@ -41,17 +37,15 @@ def guard_model_memory(what: str, needed: int = 0) -> Generator[None]:
         OneclassError: it needs more than is free, or a MemoryError occurred; the message has both numbers.
     """
     needed += KERNEL_BYTES if needed else 0
-    needs = f"needs about {resources.format_size(needed)} of memory, and " if needed >= MIN_REPORTED_BYTES else ""
-    if needed and needed > resources.free_memory():
+    needs = f"needs about {resources.format_size(needed)} of memory, and " if needed else ""
+    if needed > resources.free_memory():
         raise OneclassError(f"{what}: {needs}{resources.describe_free_memory()}. {MODEL_MEMORY_HINT}")
     try:
         yield
     except MemoryError as error:
-        _release_frames(error)
-        raise OneclassError(
-            f"{what}: {needs}ran out of memory ({_error_text(error)}): {resources.describe_free_memory()}. "
-            f"{MODEL_MEMORY_HINT}"
-        ) from error
+        failure = f"{needs}ran out of memory ({error}): {resources.describe_free_memory()}"
+        traceback.clear_frames(error.__traceback__)
+        raise OneclassError(f"{what}: {failure}. {MODEL_MEMORY_HINT}") from error
 
 
 @contextlib.contextmanager
@@ -74,7 +68,8 @@ def memory_errors(what: str) -> Generator[None]:
         if isinstance(error, OneclassError) or (advice := explain_exhaustion(error, what)) is None:
             raise
         if isinstance(error, MemoryError):
-            _release_frames(error)
+            # The arrays in its frames would live as long as the error.
+            traceback.clear_frames(error.__traceback__)
         raise ResourceExhausted(advice) from error
 
 
@@ -85,7 +80,7 @@ def explain_exhaustion(error: Exception, what: str) -> str | None:
     """
     if isinstance(error, MemoryError):
         return (
-            f"{what}: ran out of memory ({_error_text(error)}): {resources.describe_free_memory()}. Give it more, or "
+            f"{what}: ran out of memory ({error}): {resources.describe_free_memory()}. Give it more, or "
             "end what else runs on the machine; the same command goes on from here."
         )
     number, file = getattr(error, "errno", None), getattr(error, "filename", None)
@@ -93,15 +88,6 @@ def explain_exhaustion(error: Exception, what: str) -> str | None:
         reason = getattr(error, "strerror", None) or str(error)
         return f"{file or what}: the disk is full ({reason}). Free some space or choose another --home, then run again."
     return None
-
-
-def _release_frames(error: MemoryError) -> None:
-    """Release the arrays in the frames of an error, which would live as long as the error."""
-    traceback.clear_frames(error.__traceback__)
-
-
-def _error_text(error: MemoryError) -> str:
-    return str(error) or type(error).__name__
 
 
 def reset_peak_rss() -> None:
@@ -118,13 +104,3 @@ def peak_rss() -> int:
     if status.exists():
         return 1024 * int(status.read_text().split("VmHWM:")[1].split()[0])
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-
-
-@functools.cache
-def warn_pinned_blas() -> None:
-    """Log, once, that an environment variable keeps BLAS from the processor's fastest kernels."""
-    pinned = os.environ.get("OPENBLAS_CORETYPE")
-    processor = Path("/proc/cpuinfo")
-    if pinned and processor.exists() and "avx512f" in processor.read_text():
-        kernels = {library.get("architecture") for library in threadpool_info()}
-        logger.info("OPENBLAS_CORETYPE=%s holds BLAS to %s kernels; this processor has AVX-512", pinned, kernels)

@@ -163,7 +163,6 @@ def load_or_fit(
     if fit:
         logger.info("%s was fitted before on these edges with these settings, taken from the store", what)
     else:
-        memory_errors.warn_pinned_blas()
         if settings.reads_explicit_negatives and split.explicit_negatives is None:
             logger.warning("%s: the log tells of nothing that users considered and did not like", what)
         estimator = MODELS[model](settings, seed=seed, threads=home.limits.threads)
