@@ -1,7 +1,6 @@
-"""Metrics of users that a run adds to its tables: at any k, functions of other packages, or of any importable module.
+"""Metrics of users that a run adds to its tables: at any k, and functions of any importable module.
 
-A package declares its functions as entry points of the group `oneclass.metrics`; none replaces a metric of this one. A
-function of any importable module is also known by its location, `module:function`, which is then its name.
+A function is known by its location, `module:function`, which is the name of its rows.
 """
 
 import difflib
@@ -9,24 +8,16 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from oneclass.models.evaluation.definitions import (
-    LIST_METRICS,
-    METRICS_AT_K,
-    NEW_ITEM_METRICS,
-    SEEN_ITEM_METRICS,
-    USER_METRICS,
-)
+from oneclass.models.evaluation import definitions
+from oneclass.models.evaluation.definitions import METRICS_AT_K
 from oneclass.models.evaluation.list_metrics import find_list_metric
 from oneclass.models.evaluation.metrics_at_k import find_metric
 from oneclass.tasks.errors import InputError
-
-GROUP = "oneclass.metrics"  # of entry points
 
 
 @dataclass(frozen=True)
@@ -65,63 +56,38 @@ class ChosenMetrics:
 
 
 def choose_metrics(names: Sequence[str]) -> ChosenMetrics:
-    """Find metrics by name, such as `precision@7`, by the name of an entry point, or by `module:function`.
-
-    Names that every run's tables have are left out.
+    """Find metrics by name, such as `precision@7`, or by `module:function`, without those of every run.
 
     Raises:
         InputError: a name is unknown, or is that of a metric of whole lists, or its function cannot be imported.
     """
-    by_rank, own, files = [], {}, []
-    for name in dict.fromkeys(names):
-        if name in USER_METRICS:
-            continue
-        if find_metric(name):
-            by_rank.append(name)
-            continue
-        location = name if ":" in name else _locate_entry_point(name)
-        own[name] = _load_function(name, location)
-        files.append((name, location, _digest_file(location)))
-    digest = hashlib.sha256(repr((by_rank, files)).encode()).hexdigest() if by_rank or own else ""
-    return ChosenMetrics(tuple(by_rank), own, digest)
+    further = [name for name in dict.fromkeys(names) if name not in definitions.USER_METRICS]
+    by_rank = tuple(name for name in further if find_metric(name))
+    found = {name: _load_function(name) for name in further if name not in by_rank}
+    files = [(name, hashlib.sha256(source).hexdigest()) for name, (_, source) in found.items()]
+    digest = hashlib.sha256(repr((by_rank, files)).encode()).hexdigest() if further else ""
+    return ChosenMetrics(by_rank, {name: function for name, (function, _) in found.items()}, digest)
 
 
-def _locate_entry_point(name: str) -> str:
-    locations = _list_entry_points()
-    if name in [*LIST_METRICS, *NEW_ITEM_METRICS, *SEEN_ITEM_METRICS] or find_list_metric(name):
-        raise InputError(
-            f"setting evaluate.metrics: {name} is no metric that each user has for itself; oneclass.evaluate has "
-            "metrics of whole lists at any k."
-        )
-    if name not in locations:
-        known = [*METRICS_AT_K, *locations]
-        close = difflib.get_close_matches(name, known, n=1)
+def _load_function(name: str) -> tuple[OwnMetric, bytes]:
+    """Import a function by its location, and read the file of its module; nothing is read of a built-in module."""
+    of_lists = {**definitions.LIST_METRICS, **definitions.NEW_ITEM_METRICS, **definitions.SEEN_ITEM_METRICS}
+    if name in of_lists or find_list_metric(name):
+        raise InputError(f"setting evaluate.metrics: {name} is no metric of single users; use oneclass.evaluate.")
+    location, separator, attribute = name.partition(":")
+    if not separator:
+        close = difflib.get_close_matches(name, METRICS_AT_K, n=1)
         hint = f" Did you mean {close[0]}?" if close else ""
         raise InputError(
             f"setting evaluate.metrics: {name} is unknown.{hint} There are {', '.join(METRICS_AT_K)}, for any whole "
-            f"number k from 1, the entry points of {GROUP} ({', '.join(locations) or 'none is installed'}), and "
-            "functions by module:function."
+            "number k from 1, and functions by module:function."
         )
-    return locations[name]
-
-
-def _list_entry_points() -> dict[str, str]:
-    """Return the location of each function that a package declares, by its name."""
-    return {point.name: f"{point.module}:{point.attr}" for point in entry_points(group=GROUP)}
-
-
-def _load_function(name: str, location: str) -> OwnMetric:
-    module, _, attribute = location.partition(":")
     try:
-        function: OwnMetric | None = getattr(import_module(module), attribute, None)
+        module = import_module(location)
     except (ImportError, ValueError) as error:
         raise InputError(f"metric {name}: {error}. Write module:function of an installed module.") from error
+    function: OwnMetric | None = getattr(module, attribute, None)
     if function is None or not callable(function):
-        raise InputError(f"metric {name}: {module} has no function {attribute}.")
-    return function
-
-
-def _digest_file(location: str) -> str:
-    """Return the sha256 of the file of a function's module, by which evaluations are known; empty for a built-in."""
-    file = getattr(import_module(location.partition(":")[0]), "__file__", None)
-    return hashlib.sha256(Path(file).read_bytes()).hexdigest() if file else ""
+        raise InputError(f"metric {name}: {location} has no function {attribute}.")
+    file = getattr(module, "__file__", None)
+    return function, Path(file).read_bytes() if file else b""
