@@ -54,7 +54,7 @@ union all
 select 'hours_old', epoch($started_at - newest_at) / 3600, false, 0 from newest
 
 -- name: earlier_files
--- earlier_files: one row per log of the last complete nights, of $nights at the most. A night that brought over ten
+-- earlier_files: one row per log of the last complete nights, of 14 at the most. A night that brought over ten
 -- times as much as the small ones of them, such as all years' log on the first, is no baseline and takes long
 -- to read.
 create or replace temp table earlier_files as
@@ -64,7 +64,7 @@ with nights as (
     join operations.nights using (night, run_id)
     where night < $night and figure = 'events' and value > 0
     order by night desc
-    limit $nights
+    limit 14
 ), alike as (
     select night from nights where events <= 10 * (select quantile_disc(events, 0.25) from nights)
 )
@@ -214,12 +214,12 @@ from (select *, false as is_tonight from before union all select *, true from to
 
 -- name: judge
 -- operations.nights: one row per figure of `night_figures`, with its usual value: the median of the same weekday's
--- nights, where there are $weekdays of them, moved by how the last $nights nights lay about their own weekdays' medians.
+-- nights, where there are two of them, moved by how the last 14 nights lay about their own weekdays' medians.
 -- The spread is that of these nights: 1.4826 times the median absolute deviation, which for normal values is their
 -- standard deviation. Before weekdays are distinguished it also covers all but the outer tenths of the nights, so that
 -- weekends do not stand out. A value outside of `usual_from` to `usual_to` is unusual: it lies more spreads off than
--- $limits say, or, where nothing is usual yet, beyond their bound. Few events are not unusual on $quiet days, and
--- a night without any is judged by `delivered` alone.
+-- $limits say, or, where nothing is usual yet, beyond their bound. Few events are not unusual between 24
+-- December and 6 January, when shops close, and a night without any is judged by `delivered` alone.
 insert into operations.nights
 with limits as (
     select unnest($limits, recursive := true)
@@ -239,12 +239,12 @@ with limits as (
         median(x) over (partition by figure) as level
     from known
     where x is not null
-    qualify place <= $history
+    qualify place <= 56
 ), weekdays as (
     select figure, dayofweek(night) as weekday, median(x) as of_weekday
     from history
     group by figure, weekday
-    having count(*) >= $weekdays
+    having count(*) >= 2
 ), apart as (
     select
         history.figure,
@@ -253,7 +253,7 @@ with limits as (
     from history
     left join weekdays on weekdays.figure = history.figure and weekdays.weekday = dayofweek(night)
     left join weekdays as tonight on tonight.figure = history.figure and tonight.weekday = dayofweek($night::date)
-    where place <= $nights
+    where place <= 14
 ), known_levels as (
     select
         figure,
@@ -265,12 +265,12 @@ with limits as (
         count(*) as compared_with
     from apart
     group by figure
-    having count(*) >= $least
+    having count(*) >= 7
 ), judged as (
     select
         *,
         greatest(spread, least_spread, if(in_ratio, noise / exp(usual), noise)) as wide,
-        $quiet and of_volume or in_ratio and value = 0 as is_untold
+        of_volume and strftime($night::date, '%m-%d') not between '01-07' and '12-23' or in_ratio and value = 0 as is_untold
     from night_figures
     left join known_levels using (figure)
     left join limits using (figure)

@@ -1,10 +1,8 @@
 """Statistics of nightly batches and what is usual for them: `operations.nights`.
 
-A night is a run that reads the landing folder; runs of one date (UTC) are one night, so that a repeated night is
-counted once. The baseline has completed nights only.
+A night is a run that reads the landing folder; runs of one date (UTC) are one night. The baseline has completed nights.
 """
 
-import logging
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import date
@@ -18,15 +16,7 @@ from scipy.sparse.linalg import svds
 from oneclass import sql
 from oneclass.tasks.stores import warehouse
 
-logger = logging.getLogger(__name__)
-
-BASELINE_BATCHES = 14  # nights that a night is compared with
-MIN_WEEKDAY_BATCHES = 2  # nights of a weekday that give it a level of its own
-HISTORY_BATCHES = 56  # nights in which these are searched
-MIN_BASELINE_BATCHES = 7  # with fewer nights there is no usual range
 MAX_TOLD = 2  # figures that an alarm names
-# Shops that close, or whose customers are away: few events are no alarm.
-QUIET_DAYS = ((12, 24), (1, 6))
 MAX_PAIRS = 200_000  # events before the night, and of it, by which users and items are matched
 PAIRING_FACTORS = 16
 MIN_PAIRS = 20
@@ -38,12 +28,11 @@ class Figure:
     """How a figure is described, and how far from the usual it may lie.
 
     Attributes:
-        name: as a person says it, before the value.
-        advice: what may have happened.
+        name, advice: what it is, and what may have happened.
         least_spread: the spread that is assumed at the least; of logarithms if nights are compared by ratios.
         below, above: spreads off the usual from which a value is unusual; None for never.
         bound: the highest value that is not unusual where nothing is usual yet, or no limit stands.
-        of_volume: whether it is low on quiet days.
+        of_volume: whether it is low on holidays.
     """
 
     name: str
@@ -90,10 +79,13 @@ def record_batch_stats(
     connection.execute(sql.statement("nights/files"), {"run_id": run_id, "night": night})
     connection.execute(sql.statement("nights/counts"), {"started_at": started_at})
     if before and warehouse.fetch_row(connection, "select count(*) from night_files") > (0,):
-        connection.execute(sql.statement("nights/earlier_files"), {"night": night, "nights": BASELINE_BATCHES})
+        connection.execute(sql.statement("nights/earlier_files"), {"night": night})
         for statement in ("nights/events", "nights/earlier_events", "nights/figures"):
             connection.execute(sql.statement(statement))
-        _insert_pairing(connection)
+        rows = connection.execute(sql.statement("nights/pairs"), {"pairs": MAX_PAIRS}).fetchnumpy()
+        user, item, is_tonight = (np.asarray(rows[name]) for name in ("user", "item", "is_tonight"))
+        if pairing := compute_pairing(user[~is_tonight], item[~is_tonight], user[is_tonight], item[is_tonight]):
+            connection.execute("insert into night_figures values ('pairing', ?, true, ?)", pairing)
     judge_night(connection, run_id, night, bounds)
 
 
@@ -101,38 +93,10 @@ def judge_night(
     connection: duckdb.DuckDBPyConnection, run_id: str, night: date, bounds: Mapping[str, float | None] | None = None
 ) -> None:
     """Write the rows of `night_figures` to `operations.nights`, with what is usual by the completed nights before."""
-    limits = {name: asdict(figure) for name, figure in FIGURES.items()}
-    for name, bound in (bounds or {}).items():
-        limits[name]["bound"] = bound
+    limits = [{"figure": name, **asdict(figure)} for name, figure in FIGURES.items()]
+    limits = [{**limit, "bound": (bounds or {}).get(limit["figure"], limit["bound"])} for limit in limits]
     connection.execute("delete from operations.nights where run_id = ?", [run_id])  # of an earlier try of the stage
-    values = {
-        "run_id": run_id,
-        "night": night,
-        "limits": [{"figure": name, **limit} for name, limit in limits.items()],
-        "quiet": _is_quiet(night),
-        "nights": BASELINE_BATCHES,
-        "weekdays": MIN_WEEKDAY_BATCHES,
-        "history": HISTORY_BATCHES,
-        "least": MIN_BASELINE_BATCHES,
-    }
-    connection.execute(sql.statement("nights/judge"), values)
-
-
-def _is_quiet(night: date) -> bool:
-    return (night.month, night.day) >= QUIET_DAYS[0] or (night.month, night.day) <= QUIET_DAYS[1]
-
-
-def _insert_pairing(connection: duckdb.DuckDBPyConnection) -> None:
-    """Add the figure `pairing` to `night_figures`: how well the night's users and items fit by earlier events.
-
-    Popularities alone give 0, so that it falls to 0 where one column of ids is shifted or shuffled.
-    """
-    rows = connection.execute(sql.statement("nights/pairs"), {"pairs": MAX_PAIRS}).fetchnumpy()
-    user, item, is_tonight = (np.asarray(rows[name]) for name in ("user", "item", "is_tonight"))
-    pairing = compute_pairing(user[~is_tonight], item[~is_tonight], user[is_tonight], item[is_tonight])
-    if pairing is not None:
-        value, noise = pairing
-        connection.execute("insert into night_figures values ('pairing', ?, true, ?)", [value, noise])
+    connection.execute(sql.statement("nights/judge"), {"run_id": run_id, "night": night, "limits": limits})
 
 
 def compute_pairing(
@@ -141,13 +105,10 @@ def compute_pairing(
     """Compute how well new pairs of users and items fit by earlier ones, and the standard error of that.
 
     The cosine of a new pair in the leading singular vectors of the earlier pairs, on average, less that of independent
-    draws from the new users and items, in standard deviations of these draws. None if too few pairs are of users and
-    items that came before.
+    draws from the new users and items, in standard deviations of these draws. Popularities alone give 0, so it falls to
+    0 if one column of ids is shifted or shuffled. None if too few pairs are of users and items that came before.
     """
-    shape = (
-        max(user.max(initial=0), new_user.max(initial=0)) + 1,
-        max(item.max(initial=0), new_item.max(initial=0)) + 1,
-    )
+    shape = tuple(np.concatenate(ids).max(initial=0) + 1 for ids in ((user, new_user), (item, new_item)))
     pairs = sp.coo_array((np.ones(len(user)), (user, item)), shape=shape).tocsr().sqrt()
     user_sums, item_sums = (np.asarray(pairs.sum(axis=axis)) for axis in (1, 0))
     known = (user_sums[new_user] > 0) & (item_sums[new_item] > 0)
@@ -156,7 +117,9 @@ def compute_pairing(
         return None
     scale_users, scale_items = (sp.diags_array(np.maximum(sums, 1) ** -0.5) for sums in (user_sums, item_sums))
     left, values, right = svds(scale_users @ pairs @ scale_items, k=factors, v0=np.ones(min(shape)))
-    first, second = (_normalize_rows(rows) for rows in ((left * values)[new_user[known]], right.T[new_item[known]]))
+    first, second = (left * values)[new_user[known]], right.T[new_item[known]]
+    for rows in (first, second):
+        rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), np.finfo(float).tiny)
     count = len(first)
     expected = float(first.mean(axis=0) @ second.mean(axis=0))
     variance = float(((first.T @ first) * (second.T @ second)).sum()) / count**2 - expected**2
@@ -164,10 +127,6 @@ def compute_pairing(
         return None
     found = float((first * second).sum()) / count
     return max((found - expected) / variance**0.5, MIN_PAIRING), count**-0.5
-
-
-def _normalize_rows(rows: np.ndarray) -> np.ndarray:
-    return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), np.finfo(float).tiny)
 
 
 def describe_night(connection: duckdb.DuckDBPyConnection, run_id: str) -> str:
