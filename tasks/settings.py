@@ -2,8 +2,7 @@
 
 import difflib
 import importlib.util
-import logging
-import math
+import json
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Literal
 
@@ -20,8 +19,6 @@ from oneclass.tasks.protocols import PROTOCOLS
 from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.stores.home import FileSettings
-
-logger = logging.getLogger(__name__)
 
 LATEST_PROTOCOLS = frozenset({"given", "next_events"})  # whose validation edges may be later than the histories
 
@@ -61,8 +58,8 @@ class EvaluateSettings(BaseModel):
 
     metrics: tuple[str, ...] = Field(
         (),
-        description="Further metrics of users: names at any k, such as precision@7, names of entry points of the group "
-        "oneclass.metrics, or functions of UserRanks as package.module:function.",
+        description="Further metrics of users: names at any k, such as precision@7, or functions of UserRanks as "
+        "package.module:function.",
     )
 
 
@@ -89,10 +86,6 @@ def validate_settings(name: str, section: Mapping[str, Any]) -> Any:
     kind = _settings_class(name)
     try:
         settings = kind.model_validate(section)
-        for field in section:
-            if infinite := _find_infinite(getattr(settings, field, None)):
-                raise InputError(f"setting {name}.{field} = {infinite}: must be a finite number.")
-        return settings
     except ValidationError as error:
         first = error.errors()[0]
         setting = ".".join([name, *map(str, first["loc"])])
@@ -101,17 +94,12 @@ def validate_settings(name: str, section: Mapping[str, Any]) -> Any:
             raise InputError(_unknown_name_error("setting", setting, known)) from error
         value = "" if kind.model_config.get("hide_input_in_errors") else f" = {first['input']!r}"
         raise InputError(f"setting {setting}{value}: {first['msg'].removeprefix('Value error, ')}.") from error
-
-
-def _find_infinite(value: Any) -> str:
-    """Return a number of a setting's value that is not finite, as text; empty without one."""
-    if isinstance(value, BaseModel):
-        value = dict(value)
-    if isinstance(value, Mapping):
-        value = tuple(value.values())
-    if isinstance(value, tuple | list):
-        return next(filter(None, map(_find_infinite, value)), "")
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else ""
+    for field, value in settings.model_dump(include=set(section)).items():
+        try:
+            json.dumps(value, allow_nan=False, default=str)
+        except ValueError as error:
+            raise InputError(f"setting {name}.{field} = {section[field]}: must be a finite number.") from error
+    return settings
 
 
 def restore_settings(name: str, stored: Mapping[str, Any]) -> Any:
@@ -141,11 +129,7 @@ def _import_model(name: str) -> None:
 
 
 def check_model(name: str) -> None:
-    """Reject a model that does not exist or needs an extra that is not installed.
-
-    Raises:
-        InputError: naming it.
-    """
+    """Raise `InputError` for a model that does not exist or needs an extra that is not installed."""
     _import_model(name)
     if name not in MODELS:
         raise InputError(_unknown_name_error("model", name, MODELS))
@@ -158,11 +142,7 @@ def check_model(name: str) -> None:
 
 
 def check_protocol(name: str) -> None:
-    """Reject a protocol that does not exist.
-
-    Raises:
-        InputError: naming it.
-    """
+    """Raise `InputError` for a protocol that does not exist."""
     if name not in PROTOCOLS:
         raise InputError(_unknown_name_error("protocol", name, PROTOCOLS))
 
@@ -210,8 +190,7 @@ def needs_order(
     return any(of.reads_order for of in models.values()) or (may_choose and not LATEST_PROTOCOLS.isdisjoint(protocols))
 
 
-def _unknown_name_error(kind: str, name: str, known: Iterable[str]) -> str:
-    known = list(known)
-    close = difflib.get_close_matches(name, known, n=1)
+def _unknown_name_error(kind: str, name: str, known: Collection[str]) -> str:
+    close = difflib.get_close_matches(name, list(known), n=1)
     hint = f" Did you mean {close[0]}?" if close else ""
     return f"{kind} {name}: unknown.{hint} Known: {', '.join(known)}."
