@@ -51,15 +51,15 @@ class BlendChoice(BaseModel, frozen=True):
 
     Attributes:
         settings: components and weights; None if no blend is worth it.
-        of_folds: those chosen without the users of a fold, by its split's digest; empty for a log without folds.
         reason: the weights, or why there is no blend.
-        sentence: for the log.
+        figures: the end of the log's sentence.
         searched: the columns of the search in `operations.model_settings`; None without a blend.
+        of_folds: settings chosen without the users of a fold, by its split's digest; empty for a log without folds.
     """
 
     settings: BlendSettings | None = None
     reason: str = ""
-    sentence: str = ""
+    figures: str = ""
     searched: dict[str, Any] | None = None
     of_folds: dict[str, BlendSettings] = {}
 
@@ -100,27 +100,26 @@ def choose_components(
         "settings": [settings[name].model_dump(mode="json") for name in names],
         "seed": seed,
     }
+
+    def open_cache(connection: duckdb.DuckDBPyConnection) -> StageCache:
+        sources = [Path(__file__), Path(__file__).with_name("tuning")]
+        return StageCache(connection, f"blend {protocol}", sources, reads="", parameters=parameters, tables=())
+
     with warehouse.open_warehouse(home) as connection:
-        stored = _choice_cache(connection, protocol, parameters).lookup()
+        stored = open_cache(connection).lookup()
     if stored:
         choice = BlendChoice.model_validate(stored)
     else:
         choice = _search_components(home, protocol, judged, {name: settings[name] for name in names}, seed)
         with warehouse.open_warehouse(home) as connection:
-            _choice_cache(connection, protocol, parameters).store(choice.model_dump(mode="json"))
-    logger.info("blend, %s: %s", protocol, choice.sentence)
+            open_cache(connection).store(choice.model_dump(mode="json"))
+    logger.info("blend, %s: %s%s", protocol, choice.reason, choice.figures)
     if run_id is not None:
         searched = choice.searched and {**choice.searched, "searched_on": day}
         origin = "search" if choice.settings else "default"
         row = ChosenSettings("blend", origin, choice.reason, choice.settings or BlendSettings(), searched)
         record_settings(home, run_id, [row])
     return choice
-
-
-def _choice_cache(connection: duckdb.DuckDBPyConnection, protocol: str, parameters: Mapping[str, Any]) -> StageCache:
-    """Return the cache of a protocol's choice."""
-    sources = [Path(__file__), Path(__file__).with_name("tuning")]
-    return StageCache(connection, f"blend {protocol}", sources, reads="", parameters=parameters, tables=())
 
 
 def _search_components(
@@ -140,10 +139,10 @@ def _search_components(
     count = sum(part.targets.shape[0] for part in parts)
     users = f"{count:,} validation users{describe_folds(len(parts))}"
     if count < MIN_USERS:
-        return _reject(f"{users} are too few to weigh models by")
+        return BlendChoice(reason=f"{users} are too few to weigh models by")
     lists = _rank_single_models(candidates, parts, metric)
     if len(lists) < 2:
-        return _reject("there are not two models to add")
+        return BlendChoice(reason="there are not two models to add")
     folds = np.repeat(np.arange(len(parts)), [part.targets.shape[0] for part in parts])
     if not (is_folded := len(np.unique(folds)) > 1):
         folds = np.random.default_rng(seed).permutation(count) % CROSS_VALIDATION_FOLDS
@@ -151,27 +150,30 @@ def _search_components(
         cutoff = int(metric.partition("@")[2])
         result = search_weights(Candidates.from_blocks(_score_blocks(lists, parts), cutoff), folds)
     blend = _component_settings(lists, result.weights, settings)
-    alone, blended = result.alone[result.best].mean(), result.cross_validated.mean()
-    best = f"{lists[result.best][0][0].name}/{lists[result.best][1]}"
+    blended = metrics.mean_and_error(result.cross_validated)
+    alone = float(result.alone[result.best].mean())
     gain = metrics.compare_paired(result.cross_validated, result.alone[result.best])
     gain_in_s = metrics.compare_paired(result.cross_validated_mean_rank, result.mean_rank_alone)
+    best = f"{lists[result.best][0][0].name}/{lists[result.best][1]}"
     figures = (
-        f"{metric} {blended:.4f} by cross-validation, {best} alone {alone:.4f} ({_describe_gain(gain)}, S "
+        f"{metric} {blended.value:.4f} by cross-validation, {best} alone {alone:.4f} ({_describe_gain(gain)}, S "
         f"{_describe_gain(gain_in_s)}) over {users}"
     )
     if len(blend.components) < 2 or not is_worth_blending(gain, gain_in_s):
-        return _reject(f"no blend gains more than its error on its best component: {figures}")
-    error = metrics.mean_and_error(result.cross_validated).standard_error
-    described, why = _describe_weights(blend), "" if _exceeds_error(gain) else ", for its gain in S"
+        return BlendChoice(reason=f"no blend gains more than its error on its best component: {figures}")
     searched = {
-        "protocol": protocol, "metric": metric, "trials": result.tried, "at_start": float(alone),
-        "reached": float(blended), "standard_error": error, "users": train.shape[0],
-        "items": train.shape[1], "edges": train.nnz, "key": digest,
+        "protocol": protocol, "metric": metric, "trials": result.tried, "at_start": alone, "reached": blended.value,
+        "standard_error": blended.standard_error, "users": train.shape[0], "items": train.shape[1], "edges": train.nnz,
+        "key": digest,
     }  # fmt: skip
     of_others = zip(judged, result.of_others, strict=False) if is_folded else ()  # last folds may have no user
-    of_folds = {split: _component_settings(lists, weights, settings) for (split, _), weights in of_others}
-    sentence = f"{described}{why}; {figures}"
-    return BlendChoice(settings=blend, reason=described, sentence=sentence, searched=searched, of_folds=of_folds)
+    return BlendChoice(
+        settings=blend,
+        reason=" + ".join(f"{one.weight:g} {one.model}/{one.score}" for one in blend.components),
+        figures=f"{'' if _exceeds_error(gain) else ', for its gain in S'}; {figures}",
+        searched=searched,
+        of_folds={split: _component_settings(lists, weights, settings) for (split, _), weights in of_others},
+    )
 
 
 def is_worth_blending(gain: Comparison, gain_in_s: Comparison) -> bool:
@@ -243,14 +245,6 @@ def _component_settings(
         if weight
     ]
     return BlendSettings(components=tuple(components))
-
-
-def _describe_weights(blend: BlendSettings) -> str:
-    return " + ".join(f"{component.weight:g} {component.model}/{component.score}" for component in blend.components)
-
-
-def _reject(reason: str) -> BlendChoice:
-    return BlendChoice(settings=None, reason=reason, sentence=reason)
 
 
 blend_task = task(name="blend", task_run_name="blend", cache_policy=NO_CACHE, persist_result=False)(choose_components)
