@@ -122,42 +122,57 @@ class Dataset(BaseModel):
     models: dict[str, dict[str, Any]] = {}
     """Settings of single models, in `[models.<name>]`."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _complete(cls, given: Any) -> Any:
+        given = {"title": given.get("name"), **given}
+        # In TOML a key below [events] belongs to that table.
+        if isinstance(events := given.get("events"), dict) and "half_life_days" in events:
+            given["events"] = dict(events)
+            given["half_life_days"] = given["events"].pop("half_life_days")
+        return given
+
     @model_validator(mode="after")
-    def _complete(self) -> Self:
-        if self.source and not {*LANDED_FILES} <= {*self.files}:
-            object.__setattr__(self, "files", (*self.files, *LANDED_FILES))
-        if not self.title:
-            object.__setattr__(self, "title", self.name)
+    def _check_sections(self) -> Self:
         if self.items and self.items.title:
             titles = Titles(file=self.items.file, item=self.items.id, title=self.items.title)
             if self.titles not in (Titles(), titles):
                 raise ValueError("titles: [items] names the column of titles; leave out [titles], or that title")
             object.__setattr__(self, "titles", titles)
-        return self
-
-    @model_validator(mode="before")
-    @classmethod
-    def _half_life_is_no_kind(cls, given: Any) -> Any:
-        # In TOML a key below [events] belongs to that table.
-        if isinstance(events := given.get("events"), dict) and "half_life_days" in events:
-            events = dict(events)
-            given = {**given, "half_life_days": events.pop("half_life_days"), "events": events}
-        return given
-
-    @model_validator(mode="after")
-    def _events_have_a_column(self) -> Self:
+        if self.source and not {*LANDED_FILES} <= {*self.files}:
+            object.__setattr__(self, "files", (*self.files, *LANDED_FILES))
         if self.columns.event and not self.events:
             raise ValueError("columns.event names the kind of event: state what each kind adds under [events]")
         if self.events and (self.layout != "recognised" or self.columns.event == ()):
             raise ValueError("[events] needs a column with the kind of event")
-        return self
-
-    @model_validator(mode="after")
-    def _kinds_of_rules_are_declared(self) -> Self:
         if unknown := [kind for kind in self.rules.not_event if kind not in self.events]:
             kinds = f"known: {', '.join(self.events)}" if self.events else "declare the kinds under [events]"
             raise ValueError(f"rules.not_event: {unknown[0]!r} is no kind of event; {kinds}")
         return self
+
+    @field_validator("timezone")
+    @classmethod
+    def _check_timezone(cls, name: str) -> str:
+        try:
+            return ZoneInfo(name).key
+        except (LookupError, ValueError, OSError) as error:
+            raise ValueError(f"{name!r} is no time zone, such as Europe/Berlin") from error
+
+    @field_validator("encoding")
+    @classmethod
+    def _check_encoding(cls, name: str) -> str:
+        try:
+            return codecs.lookup(name).name if name else ""
+        except LookupError as error:
+            raise ValueError(f"{name!r} is no encoding, such as windows-1252") from error
+
+    @field_validator("time_format")
+    @classmethod
+    def _check_time_format(cls, formats: str | tuple[str, ...]) -> str | tuple[str, ...]:
+        for text in (formats,) if isinstance(formats, str) else formats:
+            if text not in TIME_UNITS and "%" not in text:
+                raise ValueError(f"{text!r} is none of {', '.join(TIME_UNITS)}, and no format of strptime")
+        return formats
 
     @property
     def declared_rules(self) -> DeclaredRules:
@@ -171,31 +186,6 @@ class Dataset(BaseModel):
         if self.half_life_days is not None:
             declared["half_life_days"] = self.half_life_days
         return {**self.binarize, **declared}
-
-    @field_validator("timezone")
-    @classmethod
-    def _timezone_is_known(cls, name: str) -> str:
-        try:
-            ZoneInfo(name)
-        except (ValueError, OSError) as error:
-            raise ValueError(f"{name!r} is no time zone, such as Europe/Berlin") from error
-        return name
-
-    @field_validator("encoding")
-    @classmethod
-    def _encoding_is_known(cls, name: str) -> str:
-        try:
-            return codecs.lookup(name).name if name else ""
-        except LookupError as error:
-            raise ValueError(f"{name!r} is no encoding, such as windows-1252") from error
-
-    @field_validator("time_format")
-    @classmethod
-    def _time_format_is_known(cls, formats: str | tuple[str, ...]) -> str | tuple[str, ...]:
-        for text in (formats,) if isinstance(formats, str) else formats:
-            if text not in TIME_UNITS and "%" not in text:
-                raise ValueError(f"{text!r} is none of {', '.join(TIME_UNITS)}, and no format of strptime")
-        return formats
 
 
 def list_datasets(root: Path) -> list[str]:
@@ -262,6 +252,9 @@ def load_dataset(
             f"Your own belongs in {root / 'datasets' / f'{name}.toml'}."
         )
     path, declared = read_declaration(name, root)
+    if declared.get("name", name) != name:
+        declared_name = declared["name"]
+        raise InputError(f"{path}: name is {declared_name!r}; name the file {declared_name}.toml or correct `name`.")
     if columns:
         declared["columns"] = {**declared.get("columns", {}), **columns}
     dataset = _validate(path, {"name": name, **declared})
@@ -271,8 +264,6 @@ def load_dataset(
             dataset = dataset.model_copy(update={section: table})
     if dataset.source:
         dataset = dataset.model_copy(update={"source": dataset.source.model_copy(update={"file": str(path)})})
-    if dataset.name != name:
-        raise InputError(f"{path}: name is {dataset.name!r}; name the file {dataset.name}.toml or correct `name`.")
     return dataset
 
 
@@ -280,43 +271,15 @@ def _validate(path: Path, declared: dict[str, Any]) -> Dataset:
     try:
         return Dataset.model_validate(declared)
     except ValidationError as error:
-        raise InputError(f"{path}: {_first_error(error)}") from error
+        first = error.errors()[0]
+        key = ".".join(map(str, first["loc"]))
+        if first["type"] == "extra_forbidden":
+            raise InputError(f"{path}: unknown key {key}.{_suggest_key(str(first['loc'][-1]))}") from error
+        raise InputError(": ".join(filter(None, (str(path), key, f"{first['msg']}.")))) from error
 
 
-SECTIONS: dict[str, type[BaseModel]] = {
-    "columns": Columns,
-    "titles": Titles,
-    "items": AttributeTable,
-    "users": AttributeTable,
-    "source": Source,
-    "rules": Rules,
-    "boosts": Boost,
-    "placements": Placement,
-}
-
-
-FORMER_KEYS = {
-    "fields": "name the columns of a file without a header by their numbers, such as columns.user = 1",
-    "item_separator": "write `unnest(string_split(COLUMN, SEPARATOR))` in a query under [source]",
-    "columns.clock": 'name both columns in columns.time, such as ["DATE", "CLOCK"]',
-    "source.high_water_mark": "write `where COLUMN >= {since}` in the query, with its column of times",
-    "source.overlap": "write `where COLUMN >= {since}::timestamp - interval '1 day'` in the query",
-    "source.key": "rows equal to landed ones are left out: let the query select columns that stay as they are",
-    "source.driver": "the driver is named by the beginning of the URL, such as postgresql://",
-}
-"""Keys that earlier versions read, and what says the same now."""
-
-
-def _first_error(error: ValidationError) -> str:
-    first = error.errors()[0]
-    key = ".".join(map(str, first["loc"]))
-    if key in FORMER_KEYS:
-        return f"{key} is read no more: {FORMER_KEYS[key]}."
-    if first["type"] == "extra_forbidden":
-        *sections, name = map(str, first["loc"])
-        known = next((SECTIONS[section] for section in reversed(sections) if section in SECTIONS), Dataset)
-        close = difflib.get_close_matches(name, known.model_fields, n=1)
-        return f"unknown key {key}." + (f" Did you mean {close[0]}?" if close else "")
-    if first["type"] == "missing":
-        return f"key {key} is missing."
-    return f"{key}: {first['msg']}." if key else f"{first['msg']}."
+def _suggest_key(key: str) -> str:
+    sections = (Dataset, Columns, Titles, AttributeTable, Source, Rules, Boost, Placement)
+    known = {name for section in sections for name in section.model_fields}
+    close = difflib.get_close_matches(key, sorted(known), n=1)
+    return f" Did you mean {close[0]}?" if close else ""

@@ -1,7 +1,6 @@
 """The columns that a data set's file names: those of the logs, and of the tables of attributes of items and users."""
 
-from collections import Counter
-from typing import Literal, Self
+from typing import Literal, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -25,6 +24,7 @@ KNOWN_NAMES: dict[str, tuple[str, ...]] = {
 """Whole names, in lower case with blanks and hyphens as underscores, that leave no doubt of a column's role."""
 
 FeatureKind = Literal["category", "categories", "number", "text"]
+FEATURE_KINDS = get_args(FeatureKind)
 
 
 class Columns(BaseModel):
@@ -81,21 +81,20 @@ class AttributeTable(BaseModel):
     max_missing_share: float = Field(0.5, ge=0, le=1)
     """A column named here with a larger share of empty cells is warned of."""
 
-    @field_validator("category", "categories", "number", "text", mode="before")
+    @field_validator(*FEATURE_KINDS, mode="before")
     @classmethod
     def _one_name_is_a_list(cls, names: object) -> object:
         return (names,) if isinstance(names, str) else names
 
     @model_validator(mode="after")
     def _name_each_column_once(self) -> Self:
-        named = Counter(name.lower() for name in (*self.kinds, *([self.id] if self.id else [])))
-        count = sum(len(names) for names in (self.category, self.categories, self.number, self.text))
-        if count > len(self.kinds) or any(times > 1 for times in named.values()):
+        named = [name.lower() for kind in FEATURE_KINDS for name in getattr(self, kind)]
+        named += [self.id.lower()] if self.id else []
+        if len(named) > len(set(named)):
             raise ValueError("a column is named twice; it has one kind")
         return self
 
     @property
     def kinds(self) -> dict[str, FeatureKind]:
         """The kind of each column that is a feature."""
-        kinds: tuple[FeatureKind, ...] = ("category", "categories", "number", "text")
-        return {name: kind for kind in kinds for name in getattr(self, kind)}
+        return {name: kind for kind in FEATURE_KINDS for name in getattr(self, kind)}

@@ -9,8 +9,7 @@ from oneclass.tasks.errors import InputError
 
 MAX_NAME_LENGTH = 100
 NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{MAX_NAME_LENGTH - 1}}}")
-RESERVED = ("datasets", "index.html")
-"""What else lies in a home."""
+RESERVED = ("datasets", "index.html")  # what else lies in a home
 RULE = (
     "A name has ASCII letters, digits, '.', '_' and '-', begins with a letter or a digit, is at most "
     f"{MAX_NAME_LENGTH} long, is not {' or '.join(RESERVED)}, and differs from the home's other names by more than case"
@@ -18,13 +17,10 @@ RULE = (
 
 
 def check_name(name: str, root: Path, known: Collection[str]) -> None:
-    """Refuse a name that breaks `RULE`; of two that differ by case only, each is accepted if it has a folder.
+    """Raise `InputError` for a name that breaks `RULE`; of two that differ by case, one without a folder.
 
     Args:
         known: the data sets with a file.
-
-    Raises:
-        InputError: with the rule and what to do.
     """
     folders = {folder.name for folder in root.glob("*") if is_data_set(folder)}
     clash = next((one for one in sorted({*known, *folders}) if one != name and one.casefold() == name.casefold()), "")
