@@ -46,23 +46,11 @@ TABLES = ("diagnostics.degrees", "diagnostics.power_law_fits", "diagnostics.hidd
 
 @dataclass(frozen=True)
 class Diagnosed:
-    """Sizes and mean degrees of the observed graph G.
-
-    Attributes:
-        users, items, edges: M, N and the number of edges.
-        mean_user_degree, mean_item_degree: mu and nu; zero for a graph without edges.
-        user_density, item_density: mu / N and nu / M, equal by eq. 1 of Paquet and Koenigstein (2014); the
-            contract of diagnostics.degrees holds them to it.
-        fits: rows written to `diagnostics.power_law_fits`.
-    """
+    """Sizes of the observed graph G, and the number of rows written to `diagnostics.power_law_fits`."""
 
     users: int
     items: int
     edges: int
-    mean_user_degree: float
-    mean_item_degree: float
-    user_density: float
-    item_density: float
     fits: int
 
 
@@ -88,13 +76,8 @@ def diagnose(home: Home, run_id: str, seed: int) -> Diagnosed:
                 store_hidden_graph_ratios(connection, (diagnosed.users, diagnosed.items), seed)
             cache.store(asdict(diagnosed))
         record_list_hits(connection, run_id)
-    logger.info(
-        "a user likes %.1f items on average (mu), an item is liked by %.1f users (nu); mu/N = %.3g, nu/M = %.3g",
-        diagnosed.mean_user_degree,
-        diagnosed.mean_item_degree,
-        diagnosed.user_density,
-        diagnosed.item_density,
-    )
+    means = (diagnosed.edges / max(1, count) for count in (diagnosed.users, diagnosed.items))
+    logger.info("a user likes %.1f items on average (mu), an item is liked by %.1f users (nu)", *means)
     return diagnosed
 
 
@@ -120,15 +103,15 @@ def rewrite_diagnostics(
     # one row: users, items and edges of the observed graph
     counts = "select count(distinct user_index), count(distinct item_index), count(*) from indexed.interactions"
     users, items, edges = warehouse.fetch_row(connection, counts)
-    mean, fits = {}, []
+    fits = []
     for side, d_max in (("user", items), ("item", users)):
-        degrees, vertices = _degree_histogram(connection, side)
-        mean[side] = float((degrees * vertices).sum() / max(1, vertices.sum()))
+        # one row per degree that occurs on one side: how many of its vertices have it
+        text = "select degree, vertices from diagnostics.degrees where side = $side order by degree"
+        degrees, vertices = (column.to_numpy() for column in warehouse.query(connection, text, side=side))
         for family in FAMILIES if len(degrees) else ():
             fits.append({"side": side, **vars(fit_family(family, degrees, vertices, d_max, seed, replicates))})
     warehouse.insert(connection, "diagnostics.power_law_fits", pl.DataFrame(fits, infer_schema_length=None))
-    user_density, item_density = mean["user"] / max(1, items), mean["item"] / max(1, users)
-    return Diagnosed(users, items, edges, mean["user"], mean["item"], user_density, item_density, len(fits))
+    return Diagnosed(users, items, edges, len(fits))
 
 
 def store_hidden_graph_ratios(connection: duckdb.DuckDBPyConnection, shape: tuple[int, int], seed: int) -> None:
@@ -150,13 +133,6 @@ def store_hidden_graph_ratios(connection: duckdb.DuckDBPyConnection, shape: tupl
         items = np.arange(shape[1], dtype=np.int32)
         rows = pl.DataFrame({"r": r, "item_index": items, "positives": positives, "negatives": negatives})
         warehouse.insert(connection, "diagnostics.hidden_graph_ratios", rows)
-
-
-def _degree_histogram(connection: duckdb.DuckDBPyConnection, side: str) -> tuple[np.ndarray, np.ndarray]:
-    # one row per degree that occurs on one side: how many of its vertices have it
-    text = "select degree, vertices from diagnostics.degrees where side = $side order by degree"
-    histogram = warehouse.query(connection, text, side=side)
-    return histogram["degree"].to_numpy(), histogram["vertices"].to_numpy()
 
 
 diagnose_task = stage_task(diagnose)
