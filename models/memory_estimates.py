@@ -21,11 +21,10 @@ DEGREE_STEPS = 16  # classes of degrees in a factor of two
 
 @dataclass(frozen=True)
 class LogSize:
-    """The size of a training matrix, as far as memory and time of a fit depend on it.
+    """The size of a training matrix.
 
     Attributes:
-        users, items: the numbers of rows and columns, those without an edge included.
-        edges: the number of entries.
+        users, items, edges: the numbers of rows, columns and entries.
         gram_entries: estimated number of ordered pairs of items, an item with itself included, that share a user.
     """
 
@@ -36,26 +35,18 @@ class LogSize:
 
     @classmethod
     def of(cls, interactions: csr_matrix) -> Self:
-        """Measure a (users, items) training matrix."""
-        users, items = interactions.shape
-        of_users, of_items = np.diff(interactions.indptr), count_item_degrees(interactions)
-        return cls(users, items, interactions.nnz, _estimate_gram_entries(of_users, of_items))
+        """Measure a (users, items) training matrix.
 
-
-def _estimate_gram_entries(user_degrees: np.ndarray, item_degrees: np.ndarray) -> int:
-    """Estimate the number of pairs of items that share a user, from the degrees alone.
-
-    In a random graph of these degrees two items share Poisson many users, with the mean
-    d_a d_b sum_m d_m (d_m - 1) / edges^2. A real log has groups of items with more users in common, so fewer pairs.
-    """
-    degrees = user_degrees.astype(np.float64)
-    edges = max(1.0, degrees.sum())
-    active = item_degrees[item_degrees > 0]
-    classes, counts = np.unique(np.round(DEGREE_STEPS * np.log2(active)), return_counts=True)
-    typical = 2.0 ** (classes / DEGREE_STEPS)
-    shared = np.outer(typical, typical) * (degrees @ (degrees - 1)) / edges**2
-    pairs = float(counts @ -np.expm1(-shared) @ counts)
-    return int(min(pairs + len(active), degrees @ degrees))
+        In a random graph of its degrees two items share Poisson many users, with the mean
+        d_a d_b sum_m d_m (d_m - 1) / edges^2. A real log has groups of items with more users in common, so fewer pairs.
+        """
+        degrees, item_degrees = np.diff(interactions.indptr).astype(float), count_item_degrees(interactions)
+        active = item_degrees[item_degrees > 0]
+        classes, counts = np.unique(np.round(DEGREE_STEPS * np.log2(active)), return_counts=True)
+        typical = 2.0 ** (classes / DEGREE_STEPS)
+        shared = np.outer(typical, typical) * (degrees @ (degrees - 1)) / max(1.0, degrees.sum()) ** 2
+        pairs = float(counts @ -np.expm1(-shared) @ counts) + len(active)
+        return cls(*interactions.shape, interactions.nnz, int(min(pairs, degrees @ degrees)))
 
 
 @dataclass(frozen=True)
@@ -84,8 +75,7 @@ class FitCost:
     """What a fit takes, and how many users its scores are computed for at a time.
 
     Attributes:
-        bytes: the additional memory of a fit of all users in one process, its blocks one after another.
-        seconds: CPU seconds, by which models are compared on one log.
+        bytes, seconds: the additional memory of a fit of all users in one process, and its CPU seconds.
         is_linear: whether the seconds are in proportion to the edges, as far as a sample of users can tell.
         depends_on_items: whether a fit on fewer users takes about as long, since the items' Gram matrix dominates.
         remedy: what makes a fit that needs too much memory smaller, as the end of a sentence; empty without.
@@ -141,11 +131,5 @@ def is_serial(items: int, users: int) -> bool:
 
 
 def scoring_bytes(users: int, items: int, scores: int, saved: int) -> int:
-    """Estimate the additional memory of ranking all items.
-
-    Args:
-        users: number of users scored at once.
-        scores: number of scores that the model has.
-        saved: size of the saved fit, part of which is cached in another layout too.
-    """
+    """Estimate the memory of ranking so many users at once by so many scores; `saved` is the fit's size."""
     return (scores + SCORE_BLOCK_COPIES) * 4 * items * users + 2 * saved

@@ -82,25 +82,21 @@ def choose_default_models(
 ) -> dict[str, ModelSettings]:
     """Return a run's default models without those that are too large, and record these among the run's settings.
 
-    Args:
-        models: the default models with their settings.
-        substitutes: the models that take the place of the dense one, where it is left out.
-        logs: the sizes of the run's training matrices.
-        available: bytes of memory for a fit.
+    `substitutes` take the place of the dense model if it is left out.
     """
-    reasons = find_large_models(models, logs, available)
+    reasons, added = find_large_models(models, logs, available), {}
     if not reasons:
         return dict(models)
-    added = {name: of for name, of in substitutes.items() if DENSE_MODEL in reasons and name not in models}
-    too_large = find_large_models(added, logs, available)
-    added = {name: of for name, of in added.items() if name not in too_large}
+    if DENSE_MODEL in reasons:
+        added = {name: of for name, of in substitutes.items() if name not in models}
+        too_large = find_large_models(added, logs, available)
+        added = {name: of for name, of in added.items() if name not in too_large}
+        logger.info("%s: take the place of the dense model: %s", home.dataset, ", ".join(added) or "none")
     chosen: dict[str, ModelSettings] = {}
     for name, settings in models.items():
         chosen |= added if name == DENSE_MODEL else {}
         chosen |= {} if name in reasons else {name: settings}
     record_left_out(home, run_id, reasons, {name: of.model_dump(mode="json") for name, of in added.items()})
-    if added:
-        logger.info("%s: %s take its place", home.dataset, " and ".join(added))
     return chosen
 
 
@@ -108,9 +104,7 @@ def record_left_out(home: Home, run_id: str, reasons: Mapping[str, str], added: 
     """Log which models are left out, and record them and those that take their place among the run's settings."""
     for name, reason in reasons.items():
         logger.warning("%s: %s is left out: %s", home.dataset, name, reason)
-    changed = {**dict.fromkeys(reasons), **added}
+    changed = {"models": {**dict.fromkeys(reasons), **added}, "left_out": reasons}
     with warehouse.open_warehouse(home) as connection:
-        connection.execute(
-            "update operations.runs set settings = json_merge_patch(settings, ?) where run_id = ?",
-            [json.dumps({"models": changed, "left_out": reasons}), run_id],
-        )
+        merge = "update operations.runs set settings = json_merge_patch(settings, ?) where run_id = ?"
+        connection.execute(merge, [json.dumps(changed), run_id])

@@ -2,7 +2,6 @@
 
 import contextlib
 import errno
-import logging
 import re
 import resource
 import sys
@@ -14,8 +13,6 @@ import numpy as np
 
 from oneclass.tasks.errors import OneclassError, ResourceExhausted
 from oneclass.tasks.stores import resources
-
-logger = logging.getLogger(__name__)
 
 RESERVED_BYTES = 64 << 20
 KERNEL_BYTES = 56 * 10**6  # memory of loaded and compiled code that a first fit takes beside its arrays
@@ -38,12 +35,12 @@ def guard_model_memory(what: str, needed: int = 0) -> Generator[None]:
     """
     needed += KERNEL_BYTES if needed else 0
     needs = f"needs about {resources.format_size(needed)} of memory, and " if needed else ""
-    if needed > resources.free_memory():
+    if needed and needed > resources.free_memory():
         raise OneclassError(f"{what}: {needs}{resources.describe_free_memory()}. {MODEL_MEMORY_HINT}")
     try:
         yield
     except MemoryError as error:
-        failure = f"{needs}ran out of memory ({error}): {resources.describe_free_memory()}"
+        failure = f"{needs}ran out of memory ({str(error) or 'MemoryError'}): {resources.describe_free_memory()}"
         traceback.clear_frames(error.__traceback__)
         raise OneclassError(f"{what}: {failure}. {MODEL_MEMORY_HINT}") from error
 
@@ -79,10 +76,8 @@ def explain_exhaustion(error: Exception, what: str) -> str | None:
     numpy and Polars report a full disk in their own messages, without an errno.
     """
     if isinstance(error, MemoryError):
-        return (
-            f"{what}: ran out of memory ({error}): {resources.describe_free_memory()}. Give it more, or "
-            "end what else runs on the machine; the same command goes on from here."
-        )
+        problem = f"{what}: ran out of memory ({str(error) or 'MemoryError'}): {resources.describe_free_memory()}"
+        return f"{problem}. Give it more, or end what else runs on the machine; the same command goes on from here."
     number, file = getattr(error, "errno", None), getattr(error, "filename", None)
     if number in (errno.ENOSPC, errno.EDQUOT) or (number is None and DISK_FULL_MESSAGES.search(str(error))):
         reason = getattr(error, "strerror", None) or str(error)
@@ -91,11 +86,9 @@ def explain_exhaustion(error: Exception, what: str) -> str | None:
 
 
 def reset_peak_rss() -> None:
-    """Reset the peak of the process's resident memory, if the kernel allows it."""
-    try:
+    """Reset the peak of the process's resident memory; where the kernel does not allow it, the peak is the run's."""
+    with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
-    except OSError:
-        logger.debug("the peak of memory cannot be reset here; it is the whole run's")
 
 
 def peak_rss() -> int:
