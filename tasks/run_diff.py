@@ -1,4 +1,4 @@
-"""Compare a run with the last evaluated run before it, for the report and the summary."""
+"""Compare a run with the last evaluated run before it, for the report."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -21,12 +21,7 @@ class PreviousRun:
 
 @dataclass(frozen=True)
 class RunDiff:
-    """The differences of two runs, each the rows of a statement in `sql/changes.sql`.
-
-    Attributes:
-        metrics: one row per ranked list and main metric; `place` is 0 for the protocol's first metric.
-        settings: changed settings by dotted name; null if a run lacks it.
-    """
+    """The differences of two runs: the rows of the statements `metrics` and `settings` in `sql/changes.sql`."""
 
     previous: PreviousRun
     metrics: pl.DataFrame
@@ -40,8 +35,5 @@ def diff_with_previous(connection: duckdb.DuckDBPyConnection, run_id: str) -> Ru
         return None
     previous = PreviousRun(**earlier.row(0, named=True))
     both = {"run_id": run_id, "previous_run_id": previous.run_id}
-    return RunDiff(
-        previous,
-        metrics=warehouse.select(connection, "changes/metrics", **both, **protocols.main_metric_parameters()),
-        settings=warehouse.select(connection, "changes/settings", **both),
-    )
+    metrics = warehouse.select(connection, "changes/metrics", **both, **protocols.main_metric_parameters())
+    return RunDiff(previous, metrics, warehouse.select(connection, "changes/settings", **both))

@@ -16,7 +16,7 @@ from oneclass.tasks.report.run_tables import RunTables
 from oneclass.tasks.report.warnings import describe_unread
 from oneclass.tasks.stores import publications, runs, warehouse
 from oneclass.tasks.stores.home import Home
-from oneclass.tasks.terminal import count_things
+from oneclass.tasks.terminal import count_things, truncate
 
 MAX_LINES = 5  # of a notification
 MAX_LINE_LENGTH = 400
@@ -30,7 +30,7 @@ class RunDescription:
         state: as `notifications.send_notifications` takes it.
         headline: what is published now.
         problems: a sentence on each thing that a person should look at, the gravest first.
-        facts: sentences on data, quality and pages.
+        facts: sentences on data and pages.
         details: further sections in Markdown.
     """
 
@@ -44,7 +44,7 @@ class RunDescription:
     def text(self) -> str:
         """The lines of a notification."""
         room = MAX_LINES - 1 - len(self.facts)
-        told = [_shorten(problem) for problem in self.problems[:room]]
+        told = [truncate(problem.strip().partition("\n")[0], MAX_LINE_LENGTH) for problem in self.problems[:room]]
         if more := len(self.problems) - len(told):
             told[-1] += f" And {more} more."
         return "\n".join([self.headline, *told, *self.facts])
@@ -54,11 +54,6 @@ class RunDescription:
         """The summary of the run's page in Prefect."""
         bullets = [f"- **{problem}**" for problem in self.problems] + [f"- {fact}" for fact in self.facts]
         return "\n\n".join(filter(None, [f"# {self.headline}", "\n".join(bullets), self.details]))
-
-
-def _shorten(problem: str) -> str:
-    line = problem.strip().partition("\n")[0]
-    return line if len(line) <= MAX_LINE_LENGTH else line[: MAX_LINE_LENGTH - 1] + "…"
 
 
 def describe_success(
@@ -84,23 +79,21 @@ def describe_success(
         unread, alarms = tables.as_rows("unread_files"), runs.load_alarms(connection, run_id)
         main = load_leaderboards(tables)
         headline = load_headline(tables, main, overview["started_at"])
-    row, decision = headline.row, headline.decision
+    row, decision, age = headline.row, headline.decision, publications.find_age(home)
     judged = f" ({PROTOCOLS[row.protocol].title.lower()})" if row and headline.gain else ""
-    age = publications.find_age(home)
-    stale = age is not None and max_age is not None and age > timedelta(days=max_age)
-    refused = decision is not None and not decision.promoted
+    is_stale = age is not None and max_age is not None and age > timedelta(days=max_age)
+    is_refused = decision is not None and not decision.promoted
     problems = {
         "partly failed": [f"Some models failed: {error}"] if error else [],
         "alarm": [f"Alarm: {alarm}." for alarm in alarms],
-        "stale": [f"What is published is {_describe_age(home)}, more than publish.max_age."] if stale else [],
+        "stale": [f"What is published is {_describe_age(home)}, more than publish.max_age."] if is_stale else [],
         "late": [f"It began {late} after it was due."] if late else [],
         "files unread": [f"{text}." for text in describe_unread(unread)],
-        "completed": [headline.why] if refused else [],
+        "completed": [headline.why] if is_refused else [],
     }
-    state = next((state for state, found in problems.items() if found), "completed")
     what = ", ".join(filter(None, [f"{headline.label}: {headline.name}", headline.gain])) + judged
     return RunDescription(
-        state,
+        next((state for state, found in problems.items() if found), "completed"),
         f"{home.dataset}: {what}".replace(NO_BREAK_SPACE, " "),
         [problem for found in problems.values() for problem in found],
         [_describe_data(overview), report],
@@ -113,11 +106,10 @@ def describe_failure(home: Home, flow: str, error: Exception) -> RunDescription:
     message = str(error) if isinstance(error, OneclassError | ContractBroken) else f"{type(error).__name__}: {error}"
     age = _describe_age(home)
     standing = f"the published lists stay, {age}" if age else "nothing is published"
-    lines = [line for line in message.strip().splitlines() if line.strip()]
     return RunDescription(
         "failed",
         f"{home.dataset}: {flow} failed; {standing}",
-        lines,
+        [line for line in message.splitlines() if line.strip()],
         ["The same run, started again, continues from the stage that failed."],
         f"home `{home.folder.resolve()}`",
     )
