@@ -4,7 +4,6 @@ import json
 import platform
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 from oneclass.tasks.datasets import load_dataset
 from oneclass.tasks.errors import InputError, OneclassError
@@ -16,12 +15,10 @@ from oneclass.tasks.leaderboard import (
     load_leaderboard,
 )
 from oneclass.tasks.protocols import PROTOCOLS, main_metric_parameters
-from oneclass.tasks.settings import restore_settings
 from oneclass.tasks.stores import durable, warehouse
 from oneclass.tasks.stores.home import Home
 
 LIBRARIES = ("oneclass", "numpy", "scipy", "numba", "duckdb", "polars")
-STAGES = ("demo", "ingest", "binarize", "split", "evaluate")  # those that decide tables' numbers, beside the models
 ESCAPES = str.maketrans({character: f"\\{character}" for character in "_%&#$"})
 LATEX = r"""\begin{{table}}
 \caption{{{title}, {users}. Means over users with one standard error. Bold: the best by {metric}; =: cannot be told
@@ -61,8 +58,8 @@ def write_citation(home: Home, run_id: str | None, target: Path | None) -> Path:
         query = "select path, sha256, bytes, events from operations.log_files where ingested_at <= $until order by path"
         files = warehouse.query(connection, query, until=ended_at).to_dicts()
         # one row per model that has settings to search
-        query = "select model, settings from operations.model_settings where run_id = $run_id"
-        searched = dict(warehouse.query(connection, query, run_id=cited).iter_rows())
+        query = "select model, settings from operations.model_settings where run_id = $run_id and settings is not null"
+        searched = warehouse.query(connection, query, run_id=cited).rows()
         table = load_leaderboard(connection, cited)
         numbers = warehouse.select(connection, "publish/main_table", run_id=cited, **main_metric_parameters())
     dataset, settings = load_dataset(home.dataset, home.root), json.loads(settings)
@@ -70,17 +67,13 @@ def write_citation(home: Home, run_id: str | None, target: Path | None) -> Path:
         "run": cited,
         "dataset": dataset.model_dump(mode="json", include={"name", "title", "urls", "licence"}),
         "files": files,
-        "seed": settings["seed"],
+        "settings": {**settings, "models": settings["models"] | {model: json.loads(of) for model, of in searched}},
         "code_version": code_version,
         "written_with": {"python": platform.python_version(), **{name: version(name) for name in LIBRARIES}},
     }
-    sections = {name: settings[name] for name in STAGES if name in settings}
-    for model in dict.fromkeys(row.model for row in table):
-        sections[model] = json.loads(searched[model]) if searched.get(model) else settings["models"][model]
     texts = {
         "table.tex": format_latex(table, dataset.title),
         "table.csv": numbers.write_csv(),
-        "settings.toml": _format_settings(sections),
         "run.json": json.dumps(described, indent=2) + "\n",
     }
     folder = home.folder / "citations" / str(cited) if target is None else target
@@ -92,23 +85,6 @@ def write_citation(home: Home, run_id: str | None, target: Path | None) -> Path:
     except OSError as error:
         raise OneclassError(f"{folder}: cannot be written ({error.strerror}). Choose another --out.") from error
     return folder
-
-
-def _format_settings(stored: dict[str, dict[str, Any]]) -> str:
-    """Format the settings of stages and models as a file for `--config`, without a search."""
-    sections = {name: restore_settings(name, section).model_dump(mode="json") for name, section in stored.items()}
-    lines: list[str] = []
-    for name, keys in (sections | {"train": {"tune": "off"}}).items():
-        # TOML has no null; what is null has null as its default.
-        lines += [f"[{name}]", *(f"{key} = {_format_value(of)}" for key, of in keys.items() if of is not None), ""]
-    return "\n".join(lines)
-
-
-def _format_value(value: Any) -> str:
-    if isinstance(value, dict):
-        pairs = (f"{json.dumps(key)} = {_format_value(of)}" for key, of in value.items() if of is not None)
-        return f"{{{', '.join(pairs)}}}"
-    return f"[{', '.join(map(_format_value, value))}]" if isinstance(value, list) else json.dumps(value)
 
 
 def format_latex(table: list[LeaderboardRow], title: str) -> str:
