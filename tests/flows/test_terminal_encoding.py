@@ -50,9 +50,6 @@ def run(prefect_server, tmp_path_factory):
     ("encoding", "name", "arguments", "shown"),
     [
         ("ascii", "recommend", ("--item", "item 0"), ("Lederg\\xfcrtel", "\\u70cf\\u9f8d\\u8336")),
-        ("ascii", "explain", ("--user", NAME), ("Andr\\xe9", "\\u70cf\\u9f8d\\u8336")),
-        ("ascii", "inspect", ("--source", "FOLDER/log.csv"), ("Lederg\\xfcrtel", "\\u70cf\\u9f8d\\u8336")),
-        ("ascii", "promote", (), ("popularity",)),
         ("latin-1", "inspect", ("--source", "FOLDER/log.csv"), (LEATHER, "\\u70cf\\u9f8d\\u8336")),
         ("utf-8", "inspect", ("--source", "FOLDER/log.csv"), (LEATHER, TEA)),
     ],

@@ -8,7 +8,6 @@ import polars as pl
 import pytest
 
 from oneclass import sql
-from oneclass.data_contracts import ContractBroken
 from oneclass.data_contracts.checks import check_contracts
 from oneclass.data_contracts.contracts import load
 from oneclass.tasks import anomalies, datasets
@@ -267,36 +266,6 @@ def test_a_night_over_the_landing_folder_leaves_its_figures_and_other_runs_do_no
             ingest(home, dataset, sources, run_id, replace=replace)
     found = query_rows(home, "select run_id, value from operations.nights where figure = 'events' order by 1")
     assert found == [("again", 2), ("night", 2)]
-
-
-def run_night(home, dataset, number, log, settings=None):
-    """Ingest a night's log, `number` nights after the first, as a run of that date."""
-    day, run_id = FIRST_DAY + timedelta(days=number), f"n{number}"
-    times = np.datetime_as_string(log.seconds.astype("datetime64[s]"))
-    rows = zip(log.user, log.item, log.value, times, strict=True)
-    lines = ["user_id,item_id,value,timestamp", *(f"{u},{i},{v:g},{t}Z" for u, i, v, t in rows), ""]
-    home.landing.mkdir(parents=True, exist_ok=True)
-    (home.landing / f"{day}.csv").write_text("\n".join(lines))
-    with runs.record_run(home, run_id, "nightly", {}):
-        with warehouse.open_warehouse(home) as connection:
-            change = "update operations.runs set started_at = ? where run_id = ?"
-            connection.execute(change, [compute_run_time(day), run_id])
-        ingest(home, dataset, [], run_id, settings)
-    return [alarm for (alarm,) in query_rows(home, f"select alarm from operations.alarms where run_id = '{run_id}'")]
-
-
-@pytest.mark.slow
-def test_nights_of_real_files_raise_one_alarm_for_a_shifted_column(home):
-    dataset, shop = datasets.Dataset(name="shop", title="A shop"), Shop(4, 150)
-    days = [FIRST_DAY + timedelta(days=number) for number in range(10)]
-    logs = [shop.draw_day(day) for day in days]
-    for number in range(9):
-        assert run_night(home, dataset, number, logs[number]) == []
-    logs[9] = FAULTS["items shifted by a line"](logs[9], np.random.default_rng(0))
-    (alarm,) = run_night(home, dataset, 9, logs[9])
-    assert "fit of users and items" in alarm and "a column of ids may be shifted" in alarm
-    with pytest.raises(ContractBroken, match="hard_limits"):
-        run_night(home, dataset, 9, type(logs[9])(**{**vars(logs[9]), "user": logs[9].user + 10**6}))
 
 
 def test_new_lines_of_a_grown_log_that_are_rejected_are_an_alarm(home, tmp_path):
