@@ -47,9 +47,7 @@ class Figure:
 FIGURES = {
     "delivered": Figure("new events", "the file of the night is missing", 0.1, 5, of_volume=True),
     "events": Figure("new events", "a file may be cut short or missing", 0.125, 4.5, of_volume=True),
-    "hours_moved": Figure(
-        "hours by which events moved round the clock", "a part of the day may be missing", 0.25, None, 5
-    ),
+    "hours_moved": Figure("hours by which events moved", "a part of the day may be missing", 0.25, None, 5),
     "user_level": Figure("place of users in the order of ids", "the end of a sorted file may be missing", 0.02, 4),
     "doubled_share": Figure("share of lines that stand twice", "a file may be written twice", 0.02, None, 6),
     "value_level": Figure("level of values", "values may be in another unit or column", 0.02, 6, 6),

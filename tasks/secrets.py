@@ -34,14 +34,11 @@ def check_reference(value: str) -> str:
 
 
 def read_secret(setting: str, content: str, reference: str) -> str:
-    """Read the value of a setting from the place that it names.
+    """Read the value of a setting from the place that it names; raise `InputError` if there is none.
 
     Args:
         setting: its name in messages, such as `notify.webhook`.
         content: a noun phrase for messages, such as "the address".
-
-    Raises:
-        InputError: there is no such place, or nothing in it.
     """
     place, _, name = reference.partition(":")
     try:
