@@ -50,10 +50,8 @@ class BlendChoice(BaseModel, frozen=True):
     """What a weight search chose for a protocol.
 
     Attributes:
-        settings: components and weights; None if no blend is worth it.
-        reason: the weights, or why there is no blend.
-        figures: the end of the log's sentence.
-        searched: the columns of the search in `operations.model_settings`; None without a blend.
+        settings, searched: the weights, and the search's columns of `operations.model_settings`; None without a blend.
+        reason, figures: the weights, or why there is no blend; and the end of the log's sentence.
         of_folds: settings chosen without the users of a fold, by its split's digest; empty for a log without folds.
     """
 
@@ -78,18 +76,16 @@ def choose_components(
     seed: int,
     day: date,
 ) -> BlendChoice:
-    """Choose the components and weights of a run's blend; without settings, with a log line, if none is worth it.
+    """Choose the components and weights of a run's blend; without settings if none is worth it.
 
     Candidates are the MAX_CANDIDATES best models, each with its best score, by the protocol's tuning metric; the
-    weights also consider S (`models.blend.weight_search`). The decision is by cross-validation over the validation
-    users (`is_worth_blending`), and its figures are in `operations.model_settings`. The users of a fold, who are its
-    test users too, are judged by weights that the other folds chose. The choice of an earlier run from the same fits is
-    taken.
+    weights also consider S (`models.blend.weight_search`). Cross-validation over the validation users decides whether
+    there is a blend (`is_worth_blending`). The users of a fold, who are its test users too, are judged by weights that
+    the other folds chose. The choice of an earlier run from the same fits is taken.
 
     Args:
         run_id: the run whose settings the choice becomes; None for a blend of one protocol's table alone.
-        protocol: strong_generalization, next_events or given.
-        judged: the split that has its validation part, or is to have one drawn, or the folds; with their fits.
+        judged: the split that has the protocol's validation part, or is to have one drawn, or the folds; with fits.
         settings: of the fitted models.
         seed: of the folds, of a held-out validation part and of the fits on the rest.
         day: the run takes events up to this day.
@@ -155,10 +151,9 @@ def _search_components(
     gain = metrics.compare_paired(result.cross_validated, result.alone[result.best])
     gain_in_s = metrics.compare_paired(result.cross_validated_mean_rank, result.mean_rank_alone)
     best = f"{lists[result.best][0][0].name}/{lists[result.best][1]}"
-    figures = (
-        f"{metric} {blended.value:.4f} by cross-validation, {best} alone {alone:.4f} ({_describe_gain(gain)}, S "
-        f"{_describe_gain(gain_in_s)}) over {users}"
-    )
+    gains = [f"{of.difference:+.4f} ± {of.standard_error or 0.0:.4f}" for of in (gain, gain_in_s)]
+    figures = f"{metric} {blended.value:.4f} by cross-validation, {best} alone {alone:.4f} ({', S '.join(gains)})"
+    figures += f" over {users}"
     if len(blend.components) < 2 or not is_worth_blending(gain, gain_in_s):
         return BlendChoice(reason=f"no blend gains more than its error on its best component: {figures}")
     searched = {
@@ -183,10 +178,6 @@ def is_worth_blending(gain: Comparison, gain_in_s: Comparison) -> bool:
 
 def _exceeds_error(gain: Comparison) -> bool:
     return gain.standard_error is not None and gain.difference > gain.standard_error
-
-
-def _describe_gain(gain: Comparison) -> str:
-    return f"{gain.difference:+.4f} ± {gain.standard_error or 0.0:.4f}"
 
 
 def _fit_candidates(

@@ -69,9 +69,9 @@ def load_leaderboard(connection: duckdb.DuckDBPyConnection, run_id: str) -> list
     names = {"protocols": main["protocols"], "metrics": main["metrics"]}
     tests = warehouse.select(connection, "publish/popularity_tests", run_id=run_id, **names).rows()
     ranks = warehouse.select(connection, "publish/known_ranks", run_id=run_id, metric=KNOWN_RANK).rows()
-    return add_weaknesses(
-        table, {tuple(of_list): p_value for *of_list, p_value in tests}, {row[:3]: Mean(*row[3:]) for row in ranks}
-    )
+    # A mean over no user is null.
+    known_ranks = {row[:3]: Mean(*row[3:]) for row in ranks if row[3] is not None}
+    return add_weaknesses(table, {tuple(of_list): p_value for *of_list, p_value in tests}, known_ranks)
 
 
 def mark_lists(of_protocol: pl.DataFrame) -> Iterator[LeaderboardRow]:
@@ -136,17 +136,13 @@ def add_weaknesses(
 
 def _compare_with_random(rows: list[LeaderboardRow], known_ranks: Mapping[tuple[str, ...], Mean]) -> list[Candidate]:
     """Test whether the models of a protocol have a mean rank below that of random scores."""
-    found = [(row.model, known_ranks.get((row.protocol, row.model, row.score))) for row in rows]
-    ranks = [(model, rank) for model, rank in found if rank]
-    best = dict(sorted(ranks, key=lambda of_model: of_model[1].value))  # of equal keys the last, the highest, stays
-    return [
-        (
-            model,
-            _p_value_below_random(rank),
-            f"ranks worse than guessing: mean rank {rank.value:.4f} of known items, and guesses have 0.5",
-        )
-        for model, rank in best.items()
-    ]
+    best: dict[str, Mean] = {}
+    for row in rows:
+        rank = known_ranks.get((row.protocol, row.model, row.score))
+        if rank and (row.model not in best or rank.value > best[row.model].value):
+            best[row.model] = rank
+    sentence = "ranks worse than guessing: mean rank {:.4f} of known items, and guesses have 0.5"
+    return [(model, _p_value_below_random(rank), sentence.format(rank.value)) for model, rank in best.items()]
 
 
 def _p_value_below_random(rank: Mean) -> float:

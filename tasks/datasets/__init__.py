@@ -6,7 +6,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 from zoneinfo import ZoneInfo
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
@@ -15,7 +15,7 @@ from oneclass.tasks.datasets import names
 from oneclass.tasks.datasets.columns import AttributeTable, Columns
 from oneclass.tasks.datasets.source import LANDED_FILES, Source
 from oneclass.tasks.errors import InputError
-from oneclass.tasks.rules.settings import Boost, DeclaredRules, Placement, Rules
+from oneclass.tasks.rules.settings import DeclaredRules, Placement, Rules
 
 TIME_UNITS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 """The units of times in numbers: ticks in a second since 1970."""
@@ -274,12 +274,15 @@ def _validate(path: Path, declared: dict[str, Any]) -> Dataset:
         first = error.errors()[0]
         key = ".".join(map(str, first["loc"]))
         if first["type"] == "extra_forbidden":
-            raise InputError(f"{path}: unknown key {key}.{_suggest_key(str(first['loc'][-1]))}") from error
+            raise InputError(f"{path}: unknown key {key}.{_suggest_key(first['loc'])}") from error
         raise InputError(": ".join(filter(None, (str(path), key, f"{first['msg']}.")))) from error
 
 
-def _suggest_key(key: str) -> str:
-    sections = (Dataset, Columns, Titles, AttributeTable, Source, Rules, Boost, Placement)
-    known = {name for section in sections for name in section.model_fields}
-    close = difflib.get_close_matches(key, sorted(known), n=1)
+def _suggest_key(place: tuple[int | str, ...]) -> str:
+    section: type[BaseModel] = Dataset
+    for name in place[:-1]:
+        annotation = section.model_fields[name].annotation if name in section.model_fields else None
+        for kind in (annotation, *get_args(annotation)):
+            section = kind if isinstance(kind, type) and issubclass(kind, BaseModel) else section
+    close = difflib.get_close_matches(str(place[-1]), section.model_fields, n=1)
     return f" Did you mean {close[0]}?" if close else ""
