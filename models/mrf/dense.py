@@ -27,13 +27,8 @@ INVERSE_SECONDS = 1e-11  # of an entry of the Gram matrix and an item
 
 
 class MRFSettings(RecencySettings):
-    """Settings of both Markov random fields, dense and sparse.
+    """Settings of both Markov random fields, dense and sparse."""
 
-    Attributes:
-        l2_ratio: the default of l2 over `mean_over_edges`.
-    """
-
-    l2_ratio: ClassVar[float] = 6.0
     search_space: ClassVar[SearchSpace] = {
         "l2": RelativeRange(16),
         "alpha": NumericRange(0.0, 1.0),
@@ -82,10 +77,14 @@ class MRFSettings(RecencySettings):
 
     def resolve(self, interactions: csr_matrix) -> Self:
         """Derive l2 from the data."""
-        if self.l2 is not None:
-            return self
-        typical = mean_over_edges(column_moments(interactions, self.user_weight_exponent), self.alpha)
-        return self.model_copy(update={"l2": self.l2_ratio * typical})
+        return self.model_copy(update={"l2": default_l2(self, interactions, 6.0)})
+
+
+def default_l2(settings: Any, interactions: csr_matrix, ratio: float) -> float:
+    """Return the l2 of the settings, by default a multiple of `mean_over_edges`."""
+    if settings.l2 is not None:
+        return settings.l2
+    return ratio * mean_over_edges(column_moments(interactions, settings.user_weight_exponent), settings.alpha)
 
 
 class MRFDenseSettings(MRFSettings):
@@ -169,15 +168,23 @@ def _to_weights(inverse: np.ndarray, rescaled: Rescaling, threads: int) -> None:
     np.fill_diagonal(inverse, 0.0)
 
 
-class EASESettings(MRFDenseSettings):
-    """Settings of `mrf_dense` at which it is EASE; only l2 is searched, by default twice the edges' mean degree."""
+class EASESettings(RecencySettings):
+    """Settings of `mrf_dense` at which it is EASE; l2 is twice the edges' mean degree by default."""
 
-    l2_ratio: ClassVar[float] = 2.0
     search_space: ClassVar[SearchSpace] = {"l2": RelativeRange(16)}
-    initial_trials: ClassVar = ()
+    alpha: ClassVar[float] = 0.0
+    centred: ClassVar[bool] = False
+    intercept: ClassVar[bool] = False
+    user_weight_exponent: ClassVar[float] = 0.0
+    popularity_discount: ClassVar[float] = 0.0
 
-    alpha: float = Field(0.0, ge=0, le=1, description="As of `mrf_dense`; 0 leaves the columns as they are.")
-    user_weight_exponent: float = Field(0.0, ge=0, le=2, description="As of `mrf_dense`; 0 for equal weights.")
+    l2: float | None = Field(
+        None, gt=0, description="Ridge penalty lambda. By default twice the mean number of likes of the edges' items."
+    )
+
+    def resolve(self, interactions: csr_matrix) -> Self:
+        """Derive l2 from the data."""
+        return self.model_copy(update={"l2": default_l2(self, interactions, 2.0)})
 
 
 class EASE(MRFDense):

@@ -6,22 +6,17 @@ of neighbours (section 3.1), `models.mrf.sparse_blocks` solves for the weights (
 the ridge regression of its item on its neighbours. As the threshold falls, the weights approach those of `mrf_dense`.
 
 A block is an item i, its leader, together with the neighbours N of i. It estimates the columns of the set D: of i and
-of the neighbours with the largest covariances. The paper and its author's notebook differ in two places; the setting
-`variant` chooses between them:
-
-    variant     items in D                                             weights outside the pattern
-    notebook    ceil(r (1 + |N|)), at least i itself                   dropped
-    paper       1 + round(r |N|), halves to the even number (step 2)   kept (step 3: edges that are assumed present)
-
-In both, an entry that several blocks estimate is the average of their estimates (end of section 3.2). At r = 0 the two
-are the same. In the paper's variant B has more entries than the pattern, up to the sum over blocks of |D| (1 + |N|).
+of the neighbours with the largest covariances. As in the notebook of the paper's author, D has ceil(r (1 + |N|))
+items, at least i itself, and weights outside the pattern are dropped; steps 2 and 3 of the text take 1 + round(r |N|)
+items and keep these weights. At r = 0 the two are the same. An entry that several blocks estimate is the average of
+their estimates (end of section 3.2).
 """
 
 from time import perf_counter
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Self
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field
 from scipy.sparse import csc_matrix, csr_matrix
 
 from oneclass.models.fit_options import Epoch, FitOptions
@@ -29,13 +24,14 @@ from oneclass.models.item_weights import ItemWeights
 from oneclass.models.memory_estimates import FitCost, LogSize
 from oneclass.models.mrf.dense import MRFSettings
 from oneclass.models.mrf.sparse_blocks import BATCH_ENTRIES, average_estimates, iterate_inverses, plan_blocks
-from oneclass.models.mrf.sparse_pattern import CANDIDATE_ENTRIES, Pattern, pattern_above, pattern_of_density
+from oneclass.models.mrf.sparse_pattern import CANDIDATE_ENTRIES, Pattern, pattern_of_density
 from oneclass.models.numerics.column_moments import ColumnMoments, Rescaling, column_moments, rescale_columns
-from oneclass.models.numerics.gram import GramRows, gram_rows, sum_lower
+from oneclass.models.numerics.gram import gram_rows, sum_lower
 from oneclass.models.numerics.gram_inverse import mirror_lower
 from oneclass.models.settings import Choice, NumericRange, SearchSpace
 
 DEFAULT_NEIGHBOURS = 200  # entries of the pattern for each item
+MAX_IN_COLUMN = 1000  # entries of a column of the pattern, with the diagonal; the largest stay
 EDGE_BYTES = 40  # of an edge in the arrays of `GramRows` and while they are made
 ENTRY_BYTES = 40  # of an entry of the pattern: as found, and its weight by columns and by rows
 CANDIDATE_BYTES = 12  # of an entry of the rows that are collected at a time
@@ -56,18 +52,7 @@ class MRFSparseSettings(MRFSettings):
         gt=0,
         le=1,
         description="Share of the entries of the covariance matrix, with the diagonal, that are in the pattern: the "
-        "largest share that does not exceed this. By default, where no threshold is given either, 200 entries an item.",
-    )
-    threshold: float | None = Field(
-        None,
-        ge=0,
-        description="Entries of the rescaled Gram matrix above this in absolute value are in the pattern; given "
-        "instead of a density.",
-    )
-    max_in_column: int = Field(
-        1000,
-        ge=1,
-        description="Largest number of entries in a column of the pattern, with the diagonal; the largest stay.",
+        "largest share that does not exceed this. By default 200 entries an item.",
     )
     r: float = Field(
         0.1,
@@ -76,22 +61,11 @@ class MRFSparseSettings(MRFSettings):
         description="Share of a block whose columns are estimated at once: 0 solves one block for "
         "every item, larger values fewer blocks, less exactly.",
     )
-    variant: Literal["notebook", "paper"] = Field(
-        "notebook",
-        description="Which form of section 3.2: `notebook` estimates ceil(r size) columns of a block and drops weights "
-        "outside the pattern; `paper` estimates 1 + round(r (size - 1)) columns and keeps these weights.",
-    )
-
-    @model_validator(mode="after")
-    def _check_sparsity(self) -> Self:
-        if self.density is not None and self.threshold is not None:
-            raise ValueError("density and threshold are both given; give one of them, or neither")
-        return self
 
     def resolve(self, interactions: csr_matrix) -> Self:
-        """Derive l2 and, without a threshold, the density from the data."""
+        """Derive l2 and the density from the data."""
         found = super().resolve(interactions)
-        if self.density is None and self.threshold is None:
+        if self.density is None:
             found = found.model_copy(update={"density": min(1.0, DEFAULT_NEIGHBOURS / interactions.shape[1])})
         return found
 
@@ -124,9 +98,9 @@ class MRFSparse(ItemWeights[MRFSparseSettings]):
     def estimate_cost(cls, settings: MRFSparseSettings, log: LogSize) -> FitCost:
         """Estimate the cost of a fit: the log by user and by item, the pattern with its weights, and a batch."""
         wanted = DEFAULT_NEIGHBOURS * log.items if settings.density is None else settings.density * log.items**2
-        kept = min(wanted, settings.max_in_column * log.items, log.gram_entries)
+        kept = min(wanted, MAX_IN_COLUMN * log.items, log.gram_entries)
         batch = min(BATCH_ENTRIES, kept**2 / log.items)  # half the squares of the blocks' sizes, which are skewed
-        chunk = min(CANDIDATE_ENTRIES, min(settings.max_in_column, log.items) * log.items)
+        chunk = min(CANDIDATE_ENTRIES, min(MAX_IN_COLUMN, log.items) * log.items)
         held = 4 * log.items**2 if _holds_gram(log) else 0
         size = EDGE_BYTES * log.edges + int(ENTRY_BYTES * kept + 4 * batch) + CANDIDATE_BYTES * chunk + held
         return FitCost(size, 1e-5 * log.edges, depends_on_items=True, remedy="lower mrf_sparse.density")
@@ -156,22 +130,11 @@ class MRFSparse(ItemWeights[MRFSparseSettings]):
         if _holds_gram(LogSize.of(interactions)):
             held = sum_lower(gram, self.threads)
             mirror_lower(held)
-        pattern = self._pattern(gram, held)
-        assert self.params.l2 is not None  # by `resolve`
-        chosen = plan_blocks(pattern, self.params.r, self._uses_paper_variant)
+        assert self.params.l2 is not None and self.params.density is not None  # by `resolve`
+        pattern = pattern_of_density(gram, held, self.params.density, MAX_IN_COLUMN, self.threads)
+        chosen = plan_blocks(pattern, self.params.r)
         solved = iterate_inverses(gram, held, pattern, *chosen, self.params.l2, self.threads)
-        return pattern, average_estimates(pattern, *chosen, solved, self.threads, self._uses_paper_variant)
-
-    @property
-    def _uses_paper_variant(self) -> bool:
-        return self.params.variant == "paper"
-
-    def _pattern(self, gram: GramRows, held: np.ndarray) -> Pattern:
-        most = self.params.max_in_column
-        if self.params.density is not None:
-            return pattern_of_density(gram, held, self.params.density, most, self.threads)
-        assert self.params.threshold is not None  # without a density
-        return pattern_above(gram, held, self.params.threshold, most, self.threads)
+        return pattern, average_estimates(pattern, solved, self.threads)
 
 
 def _holds_gram(log: LogSize) -> bool:

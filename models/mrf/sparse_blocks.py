@@ -26,14 +26,11 @@ from oneclass.models.numerics.threads import kernel_threads
 BATCH_ENTRIES = 1 << 27  # float32 numbers in the matrices of a batch: 512 MiB; no bit depends on it
 
 
-def plan_blocks(pattern: Pattern, r: float, as_in_paper: bool) -> tuple[np.ndarray, np.ndarray]:
+def plan_blocks(pattern: Pattern, r: float) -> tuple[np.ndarray, np.ndarray]:
     """Steps 1, 2 and 4: the leaders of the blocks and the size of each block's D, in the order of the list.
 
     The list begins with the items with the most neighbours; ties go to the larger diagonal, then to the lower id. D is
-    the leader and the items with which it has the largest covariances.
-
-    Args:
-        as_in_paper: D has 1 + round(r (size - 1)) items of a block, else ceil(r size).
+    the leader and the items with which it has the largest covariances, ceil(r size) of a block.
 
     Returns:
         int32 and int64 (blocks,). Items without a neighbour have no block.
@@ -46,7 +43,6 @@ def plan_blocks(pattern: Pattern, r: float, as_in_paper: bool) -> tuple[np.ndarr
         as_read_only(pattern.indptr, np.int64),
         as_read_only(pattern.indices, np.int32),
         float(r),
-        as_in_paper,
         leaders,
         dependents,
     )
@@ -91,26 +87,16 @@ def iterate_inverses(
         yield block, columns
 
 
-def average_estimates(
-    pattern: Pattern,
-    leaders: np.ndarray,
-    dependents: np.ndarray,
-    solved: Iterable[tuple[ItemBlocks, np.ndarray]],
-    threads: int,
-    as_in_paper: bool = False,
-) -> csc_matrix:
+def average_estimates(pattern: Pattern, solved: Iterable[tuple[ItemBlocks, np.ndarray]], threads: int) -> csc_matrix:
     """Step 3 and the averages: B of the rescaled columns.
 
     Args:
-        leaders, dependents: the `blocks` of the pattern.
-        solved: their `inverses`, in their order; it decides the order of sums in float32.
-        as_in_paper: as in `blocks`; it also keeps every estimate, not only those at the entries of the pattern.
+        solved: the blocks of the pattern with their inverses, in their order; it decides the order of sums in float32.
 
     Returns:
-        float32 (items, items); 0 on the diagonal, and at kept entries that no block estimates.
+        float32 (items, items), at the entries of the pattern; 0 on the diagonal, and where no block estimates one.
     """
-    kept = _estimated_pattern(pattern, leaders, dependents) if as_in_paper else (pattern.indptr, pattern.indices)
-    indptr, indices = as_read_only(kept[0], np.int64), as_read_only(kept[1], np.int32)
+    indptr, indices = as_read_only(pattern.indptr, np.int64), as_read_only(pattern.indices, np.int32)
     sums = np.zeros(len(indices), dtype=np.float32)
     counts = np.zeros(len(sums), dtype=np.int32)
     for block, columns in solved:
@@ -118,20 +104,6 @@ def average_estimates(
             add_estimates(block, as_read_only(columns, np.float32), indptr, indices, max(1, threads), sums, counts)
     items = len(pattern.indptr) - 1
     return csc_matrix((sums / np.maximum(counts, 1), indices, indptr), shape=(items, items))
-
-
-def _estimated_pattern(pattern: Pattern, leaders: np.ndarray, dependents: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(indptr, indices), by columns, of the entries that blocks estimate: rows of their items, columns of their D."""
-    sizes = np.diff(pattern.indptr)[leaders]
-    starts = _starts(sizes)
-    ranks = np.arange(starts[-1]) - np.repeat(starts[:-1], sizes)
-    listed = pattern.indices[np.repeat(pattern.indptr[leaders], sizes) + ranks]
-    in_d = listed[ranks < np.repeat(dependents, sizes)]
-    shape = len(leaders), len(pattern.indptr) - 1
-    members = csr_matrix((np.ones(len(listed), dtype=np.bool_), listed, starts), shape=shape)
-    estimated = csr_matrix((np.ones(len(in_d), dtype=np.bool_), in_d, _starts(dependents)), shape=shape)
-    by_column = (estimated.T @ members).tocsr()
-    return by_column.indptr, by_column.indices
 
 
 def _starts(lengths: np.ndarray) -> np.ndarray:

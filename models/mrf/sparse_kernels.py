@@ -53,11 +53,11 @@ class ItemPositions(NamedTuple):
 
 
 @njit(cache=True, nogil=True)
-def choose_blocks(order, indptr, indices, r, as_in_paper, leaders, dependents):
+def choose_blocks(order, indptr, indices, r, leaders, dependents):
     """Steps 1, 2 and 4 of section 3.2: fill in the leaders of the blocks and the size of each D; returns how many.
 
     `order` is the list L. The `indices` of a column begin with its own item; then come the largest covariances. D is
-    the first 1 + round(r (size - 1)) of them as in the paper, else the first ceil(r size), at least the item itself.
+    the first ceil(r size) of them, at least the item itself.
     """
     done = np.zeros(len(order), dtype=np.bool_)
     count = 0
@@ -65,7 +65,7 @@ def choose_blocks(order, indptr, indices, r, as_in_paper, leaders, dependents):
         if done[item]:
             continue
         size = indptr[item + 1] - indptr[item]
-        taken = 1 + int(np.rint(r * (size - 1))) if as_in_paper else max(1, int(np.ceil(r * size)))
+        taken = max(1, int(np.ceil(r * size)))
         for at in range(indptr[item], indptr[item] + taken):
             done[indices[at]] = True
         leaders[count], dependents[count] = item, taken

@@ -76,12 +76,6 @@ def find_neighbours(
     return counts, np.concatenate(neighbours), np.concatenate(values), diagonal
 
 
-def pattern_above(gram: GramRows, held: np.ndarray, threshold: float, max_in_column: int, threads: int) -> Pattern:
-    """The pattern of entries above `threshold`; a column keeps its `max_in_column` largest, with the diagonal."""
-    rows = np.arange(len(gram.factor))
-    return _pattern(*find_neighbours(gram, held, rows, threshold, max_in_column, threads), threshold)
-
-
 def pattern_of_density(gram: GramRows, held: np.ndarray, density: float, max_in_column: int, threads: int) -> Pattern:
     """The pattern with the lowest threshold that keeps at most the share `density` of all entries, with the diagonal.
 

@@ -2,11 +2,10 @@
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
-from oneclass.models.fit_options import DEFAULT_OPTIONS, FitOptions
 from oneclass.models.mrf import sparse, sparse_blocks, sparse_pattern
 from oneclass.models.mrf.dense import MRFDense, MRFDenseSettings
 from oneclass.models.mrf.sparse import MRFSparse, MRFSparseSettings
@@ -32,8 +31,10 @@ ROUNDING = 1e-9  # far above the rounding of a covariance in float64, far below 
 PAPER = {"l2": 1.0, "alpha": 0.75, "centred": True, "user_weight_exponent": 0.0, "r": 0.0}
 
 
-def fit_model(interactions, *, threads=2, options=DEFAULT_OPTIONS, **more):
-    return MRFSparse(MRFSparseSettings(**{**PAPER, **more}), threads=threads).fit(interactions, options)
+def fit_model(interactions, *, threads=2, max_in_column=1000, **more):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sparse, "MAX_IN_COLUMN", max_in_column)
+        return MRFSparse(MRFSparseSettings(**{**PAPER, **more}), threads=threads).fit(interactions)
 
 
 def weights_table(model):
@@ -102,47 +103,14 @@ def solve_naively(target, scale, threshold, r, l2=1.0, max_in_column=1000):
     return b
 
 
-def by_the_paper(s_lambda, a, r):
-    """Section 3.2 of the paper as it is written, one scalar at a time. Returns B on the rescaled columns.
-
-    Args:
-        s_lambda: the regularized covariance matrix; its scale n^-1 cancels in eq. 4.
-        a: the sparsity pattern A of section 3.1, its diagonal true.
-    """
-    items = range(len(a))
-    covariance = np.abs(s_lambda).astype(np.float32)  # those that are equal in float32 count as ties
-    neighbours = {i: {j for j in items if a[j, i] and j != i} for i in items}  # N^(i), from the i-th column of A
-    # ties by popularity, which orders the variances; items without any are ordered by their ids
-    the_list = sorted(items, key=lambda i: (-len(neighbours[i]), -s_lambda[i, i], i))
-    s, found = set(), {}
-    while the_list:
-        i = the_list[0]  # step 1
-        s.add(i)
-        m = round(r * len(neighbours[i]))  # step 2
-        d = {i, *sorted(neighbours[i], key=lambda j: (-covariance[j, i], j))[:m]}
-        c = (neighbours[i] | {i}) - d
-        c_and_d = sorted(c | d)  # step 3, the Corollary of section 2.2.2
-        inverse = np.linalg.inv([[s_lambda[j, k] for k in c_and_d] for j in c_and_d])
-        for column in d:
-            for row in (c | d) - {column}:
-                own = inverse[c_and_d.index(column), c_and_d.index(column)]
-                estimate = -inverse[c_and_d.index(row), c_and_d.index(column)] / own
-                found.setdefault((row, column), []).append(estimate)
-        the_list = [j for j in the_list if j not in d]  # step 4
-    b = np.zeros(a.shape)
-    for entry, several in found.items():
-        b[entry] = sum(several) / len(several)
-    return b
-
-
-def pattern_by_the_paper(target, threshold, max_in_column=1000):
-    """Section 3.1: entries above the threshold, of each column at most so many, the diagonal among them."""
+def density_above(target, threshold, max_in_column=1000):
+    """Section 3.1: the share of entries above the threshold, at most so many of a column, the diagonal among them."""
     size = np.abs(target).astype(np.float32)
     np.fill_diagonal(size, np.inf)
     a = size > threshold
     for i in range(len(a)):
         a[np.argsort(-size[:, i], kind="stable")[max_in_column:], i] = False
-    return a
+    return min(1.0, (a.sum() + 0.5) / a.size)  # half an entry more, so that rounding loses none
 
 
 def small_matrix(seed):
@@ -174,7 +142,8 @@ def test_weights_and_scores_agree_with_section_3(more, long_tailed):
     moments, rest = split_settings(more)
     target, scale = rescaled_covariance(likes, **moments)
     threshold = threshold_in_a_gap(target, 0.2)
-    model = fit_model(long_tailed, threshold=threshold, **more)
+    density = density_above(target, threshold, rest.get("max_in_column", 1000))
+    model = fit_model(long_tailed, density=density, **more)
     expected = solve_naively(target, scale, threshold, **rest)
     np.testing.assert_allclose(weights_table(model), expected, atol=1e-5)
     scores, sums = model.scores(long_tailed), likes @ expected
@@ -191,7 +160,8 @@ def test_any_small_matrix_agrees_with_section_3(seed, r, share, cap):
     likes = small_matrix(seed)
     target, scale = rescaled_covariance(likes)
     threshold = threshold_in_a_gap(target, share)
-    model = fit_model(csr_matrix(likes.astype(np.float32)), threshold=threshold, r=r, max_in_column=cap)
+    density = density_above(target, threshold, cap)
+    model = fit_model(csr_matrix(likes.astype(np.float32)), density=density, r=r, max_in_column=cap)
     np.testing.assert_allclose(
         weights_table(model), solve_naively(target, scale, threshold, r, max_in_column=cap), atol=1e-5
     )
@@ -204,52 +174,22 @@ def test_agrees_with_section_3_on_ml_100k():
     likes = csr_matrix((np.ones(len(rows), dtype=np.float32), (rows, ids)))
     target, scale = rescaled_covariance(likes.toarray().astype(float))
     threshold = threshold_in_a_gap(target, 0.03)
-    model = fit_model(likes, threshold=threshold, r=0.1, max_in_column=100)
+    model = fit_model(likes, density=density_above(target, threshold, 100), r=0.1, max_in_column=100)
     np.testing.assert_allclose(
         weights_table(model), solve_naively(target, scale, threshold, 0.1, max_in_column=100), atol=1e-4
     )
 
 
-@pytest.mark.parametrize("more", VARIANTS.values(), ids=VARIANTS.keys())
-def test_the_papers_variant_agrees_with_its_text(more, long_tailed):
-    moments, rest = split_settings(more)
-    target, scale = rescaled_covariance(long_tailed.toarray().astype(float), **moments)
-    threshold = threshold_in_a_gap(target, 0.2)
-    a = pattern_by_the_paper(target, threshold, rest.get("max_in_column", 1000))
-    expected = by_the_paper(target + rest.get("l2", 1.0) * np.eye(len(target)), a, rest["r"]) * scale / scale[:, None]
-    found = weights_table(fit_model(long_tailed, threshold=threshold, variant="paper", **more))
-    np.testing.assert_allclose(found, expected, atol=1e-5)
-    assert ((expected != 0) & ~a).any() == (rest["r"] > 0)  # estimates outside the pattern are kept
-
-
-@settings(max_examples=25, deadline=None)
-@given(
-    seed=st.integers(0, 10**6), r=st.sampled_from([0.1, 0.25, 0.5, 0.8, 1.0]),
-    share=st.floats(0.02, 0.9), cap=st.integers(1, 40),
-)  # fmt: skip
-@example(seed=1113, r=0.1, share=0.75, cap=7)  # variances that are equal but for rounding, were they not left out
-@example(seed=195930, r=0.8, share=0.7345842693919054, cap=9)  # covariances that are zero but for rounding
-def test_the_papers_variant_agrees_with_its_text_on_any_small_matrix(seed, r, share, cap):
-    likes = small_matrix(seed)
-    target, scale = rescaled_covariance(likes)
-    threshold = threshold_in_a_gap(target, share)
-    found = fit_model(
-        csr_matrix(likes.astype(np.float32)), threshold=threshold, r=r, max_in_column=cap, variant="paper"
-    )
-    expected = by_the_paper(target + np.eye(len(target)), pattern_by_the_paper(target, threshold, cap), r)
-    np.testing.assert_allclose(weights_table(found), expected * scale / scale[:, None], atol=1e-5)
-
-
 @pytest.mark.parametrize("more", [{}, {"intercept": True}, {"alpha": 0.5, "user_weight_exponent": 1.0}])
-def test_weights_become_the_dense_ones_as_the_threshold_falls(more, long_tailed):
+def test_weights_become_the_dense_ones_as_the_density_rises(more, long_tailed):
     shared = {name: value for name, value in {**PAPER, "l2": 2.0, **more}.items() if name != "r"}
     dense = MRFDense(MRFDenseSettings(**shared)).fit(long_tailed)
     apart = [
-        np.linalg.norm(weights_table(fit_model(long_tailed, l2=2.0, threshold=threshold, **more)) - dense.weights)
-        for threshold in (0.5, 0.1, 0.02, 0.0)
+        np.linalg.norm(weights_table(fit_model(long_tailed, l2=2.0, density=density, **more)) - dense.weights)
+        for density in (0.1, 0.3, 0.6, 1.0)
     ]
     assert (np.diff(apart) < 0).all() and apart[-1] < 1e-4 * np.linalg.norm(dense.weights)
-    offsets = fit_model(long_tailed, l2=2.0, threshold=0.0, **more).offset
+    offsets = fit_model(long_tailed, l2=2.0, density=1.0, **more).offset
     np.testing.assert_allclose(offsets, dense.offset, atol=1e-5)
 
 
@@ -273,24 +213,13 @@ def test_a_density_is_the_lowest_threshold_that_keeps_no_more(density, cap, long
         assert pattern.threshold == 0
 
 
-def test_a_density_and_its_threshold_give_the_same_weights(long_tailed):
-    found = []
-    by_density = fit_model(
-        long_tailed, density=0.1, r=0.3, options=FitOptions(on_epoch=lambda epoch: found.append(epoch.values))
-    )
-    np.testing.assert_array_equal(
-        weights_table(by_density), weights_table(fit_model(long_tailed, threshold=found[0]["threshold"], r=0.3))
-    )
-    assert 0.08 < found[0]["density"] <= 0.1
-
-
-@pytest.mark.parametrize(("r", "variant"), [(0.0, "notebook"), (0.3, "notebook"), (0.3, "paper")])
-def test_batches_threads_and_a_matrix_that_is_not_held_do_not_change_a_bit(r, variant, long_tailed, monkeypatch):
-    whole = fit_model(long_tailed, threads=1, density=0.3, r=r, variant=variant)
+@pytest.mark.parametrize("r", [0.0, 0.3])
+def test_batches_threads_and_a_matrix_that_is_not_held_do_not_change_a_bit(r, long_tailed, monkeypatch):
+    whole = fit_model(long_tailed, threads=1, density=0.3, r=r)
     monkeypatch.setattr(sparse, "GRAM_BYTES", 0)
     monkeypatch.setattr(sparse_blocks, "BATCH_ENTRIES", 5000)
     monkeypatch.setattr(sparse_pattern, "CANDIDATE_ENTRIES", 700)
-    cut = fit_model(long_tailed, threads=3, density=0.3, r=r, variant=variant)
+    cut = fit_model(long_tailed, threads=3, density=0.3, r=r)
     for name, array in whole._arrays().items():
         np.testing.assert_array_equal(array, cut._arrays()[name], err_msg=name)
 
@@ -316,9 +245,7 @@ def test_l2_is_left_to_the_log(kind, long_tailed):
     assert kind.Settings(l2=3.0).resolve(long_tailed).l2 == 3.0
 
 
-def test_without_a_density_or_a_threshold_there_are_two_hundred_entries_an_item(long_tailed):
+def test_without_a_density_there_are_two_hundred_entries_an_item(long_tailed):
     wide = csr_matrix(np.hstack([long_tailed.toarray()] * 5))
     assert MRFSparseSettings().resolve(long_tailed).density == 1.0
     assert MRFSparseSettings().resolve(wide).density == pytest.approx(200 / 600)
-    by_threshold = MRFSparseSettings(threshold=0.3).resolve(wide)
-    assert by_threshold.density is None and by_threshold.threshold == 0.3
