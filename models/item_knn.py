@@ -7,7 +7,7 @@ similarity of i, in the history, to j, which is scored, is
     cosine     sum 1 / (sqrt(n_i n_j) + h)
     jaccard    sum 1 / (n_i + n_j - sum 1 + h)
     tf_idf     sum f_m^2 / (sqrt(F_i F_j) + h),    f_m = log(items / (1 + d_m)), F_j = sum_(m likes j) f_m^2
-    bm25       sum f_m^2 / (l_i l_j + h),          l_j = (k1 (1 - b + b n_j / mean n) + 1) / (k1 + 1)
+    bm25       sum f_m^2 / (l_i l_j + h),          l_j = (K1 (1 - B + B n_j / mean n) + 1) / (K1 + 1)
     p3alpha    sum d_m^-alpha / (n_i^alpha + h)
     rp3beta    sum d_m^-alpha / (n_i^alpha n_j^beta + h)
 
@@ -86,12 +86,31 @@ def find_nearest(gram, first, of_neighbour, of_item, shrinkage, is_jaccard, work
 
 Similarity = Literal["cosine", "jaccard", "tf_idf", "bm25", "p3alpha", "rp3beta"]
 MAX_CHUNK_ENTRIES = 1 << 23  # neighbours that are collected at a time: 64 MB
+K1, B = 100.0, 0.8  # of `bm25`, which saturates slowly, and in which items with many users weigh less
 GRAM_BYTES = 40  # of an edge in the arrays of `GramRows` and while they are made
 WEIGHT_BYTES = 24  # of a similarity: as found, by columns and by rows
 
 
-class ItemKNNSettings(RecencySettings):
+class RandomWalkSettings(RecencySettings):
     """Which items count for an item, and how much. The defaults were chosen on validation edges of two logs."""
+
+    search_space: ClassVar[SearchSpace] = {
+        "neighbours": NumericRange(20, 1000, log=True),
+        "alpha": NumericRange(0.3, 1.5),
+        "beta": NumericRange(0.0, 1.0),
+    }
+
+    neighbours: int = Field(200, ge=1, description="Only so many items, the most similar ones, count for an item.")
+    alpha: float = Field(
+        0.5, ge=0, le=3, description="Power of the transitions of `p3alpha` and `rp3beta`; no other similarity has it."
+    )
+    beta: float = Field(
+        0.2, ge=0, le=2, description="Power of an item's popularity by which `rp3beta` divides its similarities."
+    )
+
+
+class ItemKNNSettings(RandomWalkSettings):
+    """Settings of random walks, and which similarity there is."""
 
     search_space: ClassVar[SearchSpace] = {
         "similarity": Choice(("cosine", "jaccard", "tf_idf", "bm25", "p3alpha", "rp3beta")),
@@ -107,18 +126,9 @@ class ItemKNNSettings(RecencySettings):
     )
 
     similarity: Similarity = Field("rp3beta", description="The measure of similarity between two items.")
-    neighbours: int = Field(200, ge=1, description="Only so many items, the most similar ones, count for an item.")
     shrinkage: float = Field(
         0.0, ge=0, description="h, added to the denominator of a similarity: items that few users share count less."
     )
-    alpha: float = Field(
-        0.5, ge=0, le=3, description="Power of the transitions of `p3alpha` and `rp3beta`; no other similarity has it."
-    )
-    beta: float = Field(
-        0.2, ge=0, le=2, description="Power of an item's popularity by which `rp3beta` divides its similarities."
-    )
-    k1: float = Field(100.0, gt=0, description="How slowly the weight of an item saturates in `bm25`.")
-    b: float = Field(0.8, ge=0, le=1, description="How much more an item with many users weighs less in `bm25`.")
 
 
 class ItemKNN(ItemWeights[ItemKNNSettings]):
@@ -193,18 +203,16 @@ class ItemKNN(ItemWeights[ItemKNNSettings]):
             of_entries = np.repeat(weights, np.diff(interactions.indptr))
             norms = np.sqrt(np.bincount(interactions.indices, weights=of_entries, minlength=self.item_count))
             return weights, norms, norms
-        lengths = 1 - chosen.b + chosen.b * degrees * active / degrees.sum()
-        saturated = (chosen.k1 * lengths + 1) / (chosen.k1 + 1)
+        lengths = 1 - B + B * degrees * active / degrees.sum()
+        saturated = (K1 * lengths + 1) / (K1 + 1)
         return weights, saturated, saturated
 
 
-class RP3betaSettings(ItemKNNSettings):
+class RP3betaSettings(RandomWalkSettings):
     """Settings of `item_knn` with the similarity `rp3beta`, which is not searched."""
 
-    search_space: ClassVar[SearchSpace] = {
-        name: ItemKNNSettings.search_space[name] for name in ("neighbours", "alpha", "beta")
-    }
-    initial_trials: ClassVar = ()
+    similarity: ClassVar[Similarity] = "rp3beta"
+    shrinkage: ClassVar[float] = 0.0
 
 
 class RP3beta(ItemKNN):

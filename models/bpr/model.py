@@ -64,9 +64,6 @@ class BPRSettings(ModelSettings):
     regularization: float = Field(
         0.01, ge=0, lt=1, description="Penalty on the squares of factors and biases, for each gradient step."
     )
-    initial_scale: float = Field(
-        0.1, gt=0, le=10, description="Standard deviation of the factors before the first step."
-    )
     degree_exponent: float = Field(
         1.0,
         ge=0,
@@ -107,7 +104,7 @@ class BPR(Model[BPRSettings]):
         chosen, start = self.params, options.start
         assert chosen.epochs is not None  # by `resolve`
         training = Training(interactions, self._negative_draws(), chosen.factors, chosen.degree_exponent)
-        training.start(chosen.initial_scale, self.seed)
+        training.start(self.seed)
         if start:
             training.take(start)
         seed = sampling_seed(self.seed, interactions, start)

@@ -9,6 +9,7 @@ from oneclass.models.numerics.matmul import as_read_only
 from oneclass.models.numerics.partition import partition_rows
 from oneclass.models.numerics.random_numbers import normals, purpose
 
+INITIAL_SCALE = np.float32(0.1)  # standard deviation of the factors before the first step
 SAMPLES = 1 << 22  # samples that are drawn and sorted at a time: 50 MB
 # Numbers that a core changes while it wakes another: a step over fewer of them is run by one thread.
 SHORT_EPOCH_SAMPLES = 1 << 17
@@ -40,15 +41,15 @@ class Training:
         self.samples = np.zeros((SHARDS, room, 3), np.int32)
         self.starts = np.zeros((SHARDS, CELLS + 1), np.int64)
 
-    def start(self, scale: float, seed: int) -> None:
+    def start(self, seed: int) -> None:
         """Small normal factors; zeros for users without edges."""
         users, width, factors = len(self.indptr) - 1, row_width(self.factors), self.factors
         self.users, self.items = (np.zeros((rows, width), dtype=np.float32) for rows in (users, self.rows))
-        self.users[:, :factors] = normals(seed, purpose("bpr users"), users, factors) * np.float32(scale)
+        self.users[:, :factors] = normals(seed, purpose("bpr users"), users, factors) * INITIAL_SCALE
         self.users[np.diff(self.indptr) == 0] = 0.0
         self.users[:, factors] = 1.0
         place = self.layout[0]
-        self.items[place, :factors] = normals(seed, purpose("bpr items"), len(place), factors) * np.float32(scale)
+        self.items[place, :factors] = normals(seed, purpose("bpr items"), len(place), factors) * INITIAL_SCALE
 
     def take(self, start: Start) -> None:
         """Put the factors and biases of an earlier fit in place of the first ones, but for new users and items."""

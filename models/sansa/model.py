@@ -5,8 +5,8 @@ filtering", 2023. The regression is that of EASE: with Y the weighted and rescal
 P = (Y'Y + l2 I)^-1, its weights are B = I - P diag(1 / diag P). P is never formed. Y'Y + l2 I is decomposed into
 L D L' with at most `density` of its entries, L is inverted into K with as many, and P = K' D^-1 K, so that a history x
 has the scores (x K') (D^-1 K), divided by diag P. K comes from forward substitution, where the authors' code begins at
-2 I - L and takes minimal-residual steps; at density 1 and tolerance 0 the weights are exact. Items without a like are
-left out of the decomposition.
+2 I - L and takes minimal-residual steps; at density 1 and with TOLERANCE 0 the weights are exact. Items without a
+like are left out of the decomposition.
 """
 
 from time import perf_counter
@@ -31,6 +31,7 @@ from oneclass.models.sansa.factorization import factorize, invert
 from oneclass.models.settings import NumericRange, RecencySettings, RelativeRange, SearchSpace
 
 DEFAULT_ENTRIES = 50  # of a column of each factor
+TOLERANCE = 5e-3  # entries of the inverse factor up to this size are dropped before others are computed from them
 RIDGE = 6.0  # times `mean_over_edges`
 GRAM_BYTES = 40  # of an edge in the arrays of `GramRows` and while they are made
 ENTRY_BYTES = 44  # of an entry of a column: of L, and of K as found, joined and by rows
@@ -74,12 +75,6 @@ class SANSASettings(RecencySettings):
         le=1,
         description="Largest share of the entries of each factor's columns that are kept, of the items with a like. By "
         "default 50 entries a column.",
-    )
-    tolerance: float = Field(
-        5e-3,
-        ge=0,
-        lt=1,
-        description="Entries of the inverse factor up to this size are dropped before others are computed from them.",
     )
 
     def resolve(self, interactions: csr_matrix) -> Self:
@@ -134,7 +129,7 @@ class SANSA(Model[SANSASettings]):
         order = np.argsort(self.item_degrees, kind="stable")[np.count_nonzero(self.item_degrees == 0) :]
         most = max(1, int(chosen.density * len(order)))
         factor = factorize(gram, order, chosen.l2, most)
-        counts, rows, values = invert(factor, most, chosen.tolerance, self.threads)
+        counts, rows, values = invert(factor, most, TOLERANCE, self.threads)
         values /= np.sqrt(factor.pivots)[rows]
         of_entries = np.repeat(order, counts)  # the item of each entry
         diagonal = np.where(self.item_degrees > 0, np.bincount(of_entries, values**2, items), 1)

@@ -22,6 +22,9 @@ from oneclass.models.numerics.matmul import as_read_only
 from oneclass.models.slim.kernels import count_candidates, solve_columns
 
 BATCH_ENTRIES = 1 << 22  # candidates of a batch of columns: 32 MB
+# A column is done when no step of the descent would move a weight by more than TOLERANCE.
+TOLERANCE = 1e-5
+MAX_SWEEPS = 1000  # passes over a column's active weights
 
 
 class Gram(NamedTuple):
@@ -53,12 +56,12 @@ def solve_batches(
         chosen: the resolved `SLIMSettings`.
 
     Yields:
-        (number of the batch, of how many, its columns of weights, how many of them `max_sweeps` ended).
+        (number of the batch, of how many, its columns of weights, how many of them MAX_SWEEPS ended).
     """
     bounds, penalties = np.zeros(len(sizes), dtype=np.int64), (np.float32(chosen.l1), np.float32(chosen.l2))
     count_candidates(gram, sizes, penalties[0], bounds)
     cuts = np.flatnonzero(np.diff(np.cumsum(bounds) // BATCH_ENTRIES)) + 1
-    firsts, limits = [0, *cuts.tolist()], (np.float32(chosen.tolerance), chosen.max_sweeps)
+    firsts, limits = [0, *cuts.tolist()], (np.float32(TOLERANCE), MAX_SWEEPS)
     for number, (first, some) in enumerate(zip(firsts, np.split(bounds, cuts), strict=True), 1):
         starts = np.concatenate([[0], np.cumsum(some)])
         rows, weights = np.empty(starts[-1], dtype=np.int32), np.empty(starts[-1], dtype=np.float32)

@@ -95,9 +95,9 @@ def solve_columns(first, last, gram, diagonal, sizes, penalties, limits, workers
         sizes: int64 (items,), of how many equal items each is one; l2 of a weight is divided by the number of these but
             the column's own, and only a column of several has a weight of its own item.
         penalties: (l1, l2), float32.
-        limits: (tolerance float32, max_sweeps), as in the settings.
+        limits: (tolerance float32, the largest number of passes), constants of `models.slim.columns`.
         solved: (starts int64 (columns,), where the weights of each column begin in rows, int32, and weights, float32;
-            found int64 (columns, 2): the number of weights, and 1 where max_sweeps ended the descent).
+            found int64 (columns, 2): the number of weights, and 1 where the last pass ended the descent).
     """
     starts, rows, weights, found = solved
     for worker in prange(workers):

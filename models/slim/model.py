@@ -27,7 +27,7 @@ from oneclass.models.numerics.matmul import as_read_only
 from oneclass.models.numerics.threads import kernel_threads
 from oneclass.models.numerics.validation import mean_degree
 from oneclass.models.settings import NumericRange, RecencySettings, RelativeRange, SearchSpace, interpolate_by_history
-from oneclass.models.slim.columns import EqualItems, Gram, solve_batches
+from oneclass.models.slim.columns import MAX_SWEEPS, EqualItems, Gram, solve_batches
 from oneclass.models.slim.kernels import count_pairs, fill_pairs
 
 EDGE_BYTES = 40  # of an edge in the arrays of `GramRows` and while they are made
@@ -73,13 +73,6 @@ class SLIMSettings(RecencySettings):
         le=2,
         description="Users have the weight d_m^-exponent in the Gram matrix, scaled to mean one; 0 for equal weights.",
     )
-    tolerance: float = Field(
-        1e-5,
-        gt=0,
-        le=0.1,
-        description="A column is done when no step of the descent would move a weight by more than this.",
-    )
-    max_sweeps: int = Field(1000, ge=1, description="Largest number of passes over a column's active weights.")
 
     def resolve(self, interactions: csr_matrix) -> Self:
         """Derive l1 and l2 from the data."""
@@ -144,8 +137,7 @@ class SLIM(ItemWeights[SLIMSettings]):
                 started = perf_counter()
         if unconverged:
             warnings.warn(
-                f"slim: {unconverged} of {len(sizes)} columns were still moving after {self.params.max_sweeps} passes; "
-                "raise max_sweeps or tolerance",
+                f"slim: {unconverged} of {len(sizes)} columns were still moving after {MAX_SWEEPS} passes; raise l2",
                 stacklevel=3,
             )
         weights = hstack(parts, format="csr", dtype=np.float32)

@@ -16,7 +16,7 @@ def start_training(interactions, model=BPRUniform, factors=10, degree_exponent=1
     made = model(BPRSettings(factors=factors))
     made.item_degrees = np.bincount(interactions.indices, minlength=interactions.shape[1])
     state = bpr.Training(interactions, made._negative_draws(), factors, degree_exponent)
-    state.start(0.5, seed=1)
+    state.start(seed=1)
     return state
 
 
@@ -194,8 +194,9 @@ def test_a_fit_makes_the_passes_that_are_left_to_the_log(long_tailed, monkeypatc
     assert len(passes) == model.params.epochs == 7 and model.settings.epochs is None
 
 
-def test_factors_that_grow_without_bound_are_refused():
+def test_factors_that_grow_without_bound_are_refused(monkeypatch):
+    monkeypatch.setattr("oneclass.models.bpr.training.INITIAL_SCALE", np.float32(10))
     likes = csr_matrix((np.random.default_rng(0).random((200, 50)) < 0.3).astype(np.float32))
-    settings = BPRSettings(learning_rate=1, regularization=0, epochs=300, initial_scale=10, factors=10)
+    settings = BPRSettings(learning_rate=1, regularization=0, epochs=300, factors=10)
     with pytest.raises(ValueError, match="lower learning_rate"):
         BPRUniform(settings).fit(likes)

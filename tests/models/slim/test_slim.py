@@ -21,7 +21,15 @@ VARIANTS = {
 }
 
 
-PLAIN = {"tolerance": 1e-6, "alpha": 0.0, "user_weight_exponent": 0.0}
+PLAIN = {"alpha": 0.0, "user_weight_exponent": 0.0}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def near_the_minimum():
+    """Descend closer to the minimum, with which the tests compare."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("oneclass.models.slim.columns.TOLERANCE", 1e-6)
+        yield
 
 
 def fit_model(interactions, **chosen):
@@ -125,11 +133,12 @@ def test_items_are_grouped_by_their_users(seed, users, items):
 
 
 @pytest.mark.filterwarnings("error")
-def test_items_of_a_single_user_are_solved_in_few_passes():
+def test_items_of_a_single_user_are_solved_in_few_passes(monkeypatch):
     # passes alone leave the weights moving after 500
     likes = np.zeros((31, 300))
     likes[0], likes[np.arange(1, 31), np.arange(30)] = 1, 1
-    weights = fit_model(csr_matrix(likes), l1=0.01, l2=5.0, max_sweeps=40).weights.toarray()
+    monkeypatch.setattr("oneclass.models.slim.columns.MAX_SWEEPS", 40)
+    weights = fit_model(csr_matrix(likes), l1=0.01, l2=5.0).weights.toarray()
     others = np.arange(1, 300)
     gram = likes.T @ likes
     right = gram[others, 0] - 0.01
@@ -164,12 +173,13 @@ def test_penalties_left_to_the_log_are_multiples_of_what_a_like_meets_on_the_dia
 
 def test_twice_as_many_users_double_the_penalties_without_rescaling(long_tailed):
     """So that the weights stay what they are: the Gram matrix doubles too."""
-    settings = SLIMSettings(alpha=0.0, tolerance=1e-6)
+    settings = SLIMSettings(alpha=0.0)
     twice = csr_matrix(np.vstack([long_tailed.toarray()] * 2))
     one, two = (SLIM(settings).fit(likes).weights.toarray() for likes in (long_tailed, twice))
     np.testing.assert_allclose(one, two, atol=2e-5)
 
 
-def test_a_descent_that_was_cut_short_says_so(long_tailed):
-    with pytest.warns(UserWarning, match="raise max_sweeps"):
-        fit_model(long_tailed, l1=0.1, l2=1.0, max_sweeps=1)
+def test_a_descent_that_was_cut_short_says_so(long_tailed, monkeypatch):
+    monkeypatch.setattr("oneclass.models.slim.columns.MAX_SWEEPS", 1)
+    with pytest.warns(UserWarning, match="raise l2"):
+        fit_model(long_tailed, l1=0.1, l2=1.0)
