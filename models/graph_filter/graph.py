@@ -20,7 +20,6 @@ from oneclass.models.numerics.matmul import TILE, tall_times
 from oneclass.models.numerics.random_numbers import normals, purpose
 from oneclass.models.numerics.sparse_products import SparseTable, gram_times_vector, sparse_table
 from oneclass.models.numerics.threads import single_threaded_blas
-from oneclass.models.numerics.validation import row_sums
 
 COLUMNS = TILE  # of a block that goes through the graph at a time: a row of it is four cache lines
 WIDE = 1024  # columns of a block that is multiplied by the formed S, and rows of S of one BLAS call
@@ -45,13 +44,11 @@ class NormalizedGraph:
 
     @classmethod
     def of(cls, edges: csr_matrix, user_exponent: float, item_exponent: float) -> Self:
-        """D_u^-user_exponent R D_i^-item_exponent; R is the (users, items) matrix."""
-        of_user, of_item = (
-            degree_powers(degrees, -exponent)
-            for degrees, exponent in zip(weighted_degrees(edges), (user_exponent, item_exponent), strict=True)
-        )
-        values = np.repeat(of_user, np.diff(edges.indptr)) * of_item[edges.indices]
-        values *= edges.data.astype(np.float32)
+        """D_u^-user_exponent R D_i^-item_exponent; R is the (users, items) matrix, read as zeros and ones."""
+        degrees = np.diff(edges.indptr)
+        of_user = degree_powers(degrees, -user_exponent)
+        of_item = degree_powers(np.bincount(edges.indices, minlength=edges.shape[1]), -item_exponent)
+        values = np.repeat(of_user, degrees) * of_item[edges.indices]
         whole = csr_matrix((values, edges.indices, edges.indptr), shape=edges.shape)
         return cls(whole, whole.T.tocsr())
 
@@ -129,13 +126,6 @@ class DenseSquare:
         """Call a function with the first of every WIDE rows, the last ones before the others."""
         with single_threaded_blas(), ThreadPoolExecutor(self.threads) as pool:
             list(pool.map(work, reversed(range(0, len(self.matrix), WIDE))))
-
-
-def weighted_degrees(edges: csr_matrix) -> tuple[np.ndarray, np.ndarray]:
-    """The sums of the entries of each row and of each column: of ones in int8, their numbers."""
-    if edges.dtype == np.int8:
-        return np.diff(edges.indptr), np.bincount(edges.indices, minlength=edges.shape[1])
-    return row_sums(edges.indptr, edges.data), np.bincount(edges.indices, edges.data, minlength=edges.shape[1])
 
 
 def degree_powers(degrees: np.ndarray, exponent: float) -> np.ndarray:

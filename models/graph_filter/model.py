@@ -1,8 +1,7 @@
 """Graph filters: scores are a user's row, filtered by the normalised graph of users and items.
 
 R are the edges, D_u and D_i the degrees, x is a user's row of zeros and ones, or of the weights of their places
-(`recency_exponent`). With `use_weights` the entries of R and x are roots of the edges' weights, so that a few large
-ones do not outweigh the rest, and the degrees are sums of them. With
+(`recency_exponent`). With
 
     W = D_u^(-du/2) R D_i^(-(in+out)/2),    S = W'W / its largest eigenvalue,    A = D_i^-delta S D_i^delta,
     delta = (in - out) / 2,    V the top right singular vectors of W
@@ -44,7 +43,6 @@ from oneclass.models.graph_filter.graph import (
     NormalizedGraph,
     degree_powers,
     top_eigenvectors,
-    weighted_degrees,
 )
 from oneclass.models.graph_filter.settings import GraphFilterSettings, default_vectors
 from oneclass.models.memory_estimates import FitCost, LogSize
@@ -61,6 +59,7 @@ EDGE_BYTES = 40  # of an edge in the graph, by user and by item, and while it is
 FILTERS = 2  # matrices of all pairs of items: S, and the filter itself
 FILTER_BLOCKS = 6  # blocks of columns that are held while the filter is formed
 TURNED = 4096  # items whose scores are transposed at a time, so that they stay in a cache: a fifth of a block's time
+PASSES = 6  # of the randomized singular value decomposition
 WALK = 40  # operations of BLAS in the time of one step along an edge
 NOT_FORMED = np.zeros((0, 0), dtype=np.float32)
 
@@ -85,8 +84,7 @@ class GraphFilter(Model[GraphFilterSettings]):
     Contains LinkProp, GF-CF (Shen et al. 2021) and BSPM (Choi et al. 2023) as settings.
 
     Attributes:
-        edges: (users, items) CSR, R: the training edges as ones in int8, or with `use_weights` the roots of their
-            weights, float32.
+        edges: (users, items) CSR, R: the training edges as ones in int8.
         eigenvalue: the largest eigenvalue of W'W; 1 if nothing depends on it.
         vectors: float32 (items, k), V; k is 0 without a low-pass, and at most the rank of W.
         weights: float32 (items, items), F, row j being added to the scores of a user who likes j; (0, 0) if not formed.
@@ -134,17 +132,16 @@ class GraphFilter(Model[GraphFilterSettings]):
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         started, chosen = perf_counter(), self.params
         ones = np.ones(interactions.nnz, dtype=np.int8)
-        entries = np.sqrt(interactions.data, dtype=np.float32) if chosen.use_weights else ones
-        self.edges = csr_matrix((entries, interactions.indices, interactions.indptr), shape=interactions.shape)
+        self.edges = csr_matrix((ones, interactions.indices, interactions.indptr), shape=interactions.shape)
         self.eigenvalue, self.weights = 1.0, NOT_FORMED
         self.vectors = np.zeros((self.item_count, 0), dtype=np.float32)
-        squared = uses_dense_square(self.item_count, interactions.nnz) and not chosen.use_weights
+        squared = uses_dense_square(self.item_count, interactions.nnz)
         graph = DenseSquare.of(self.edges, *self._exponents(), self.threads) if squared else self._normalize_graph()
         assert chosen.vectors is not None  # by `resolve`
         wanted = chosen.vectors if chosen.low_pass else 0
         if wanted or chosen.sharpening:
             with kernel_threads(self.threads), single_threaded_blas():
-                values, vectors = top_eigenvectors(graph, self.edges.shape, max(wanted, 1), chosen.passes, self.seed)
+                values, vectors = top_eigenvectors(graph, self.edges.shape, max(wanted, 1), PASSES, self.seed)
             self.eigenvalue, self.vectors = float(values[0]), np.ascontiguousarray(vectors[:, :wanted])
         if forms_filter(self.item_count, interactions.nnz):
             self.weights = self._form_filter(graph.over(self.eigenvalue))
@@ -167,7 +164,8 @@ class GraphFilter(Model[GraphFilterSettings]):
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
         with kernel_threads(self.threads):
             if len(self.weights):
-                scores = pattern_times(histories, self.weights, self._entry_weights(histories))
+                of_entries = recency_weights(histories, self.params.recency_exponent)
+                scores = pattern_times(histories, self.weights, of_entries)
             else:
                 scores = self._filter(histories, self._graph())
             below = self.compute_once("below", lambda: fallback_factors(self.item_degrees))
@@ -175,7 +173,8 @@ class GraphFilter(Model[GraphFilterSettings]):
 
     def _filter(self, histories: csr_matrix, graph: NormalizedGraph) -> np.ndarray:
         """Return x F, float32 (block, items), passing each history x through the graph."""
-        of_entries, (into, out_of) = self._entry_weights(histories), self._degree_scales()
+        of_entries = recency_weights(histories, self.params.recency_exponent)
+        into, out_of = self._degree_scales()
         before, after = self.compute_once("low-pass", lambda: self._make_low_pass(graph))
         indptr, indices = histories.indptr, histories.indices
         with kernel_threads(self.threads):
@@ -214,11 +213,6 @@ class GraphFilter(Model[GraphFilterSettings]):
                 after[:, some] = out_of * self._sharpen(into * np.ascontiguousarray(after[:, some]), graph)
         return self._degree_powers(-gamma), np.ascontiguousarray(after.T)
 
-    def _entry_weights(self, histories: csr_matrix) -> np.ndarray:
-        """Return x at the entries of the histories, float32."""
-        of_order = recency_weights(histories, self.params.recency_exponent)
-        return of_order * np.sqrt(histories.data, dtype=np.float32) if self.params.use_weights else of_order
-
     @property
     def explains_cheaply(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]  (it is only read)
         """Whether the filter is formed; otherwise contributions take passes over all edges."""
@@ -229,7 +223,7 @@ class GraphFilter(Model[GraphFilterSettings]):
 
         Their sum is the score, unless all are zero.
         """
-        of_entries = self._entry_weights(history)[:, None]
+        of_entries = recency_weights(history, self.params.recency_exponent)[:, None]
         if len(self.weights):
             return of_entries * self.weights[history.indices[:, None], items]
         liked, graph, (into, out_of) = history.indices, self._graph(), self._degree_scales()
@@ -260,23 +254,21 @@ class GraphFilter(Model[GraphFilterSettings]):
     def _degree_powers(self, exponent: float) -> np.ndarray:
         """Return powers of the item degrees, float32 (items, 1)."""
         return self.compute_once(
-            f"degrees to the {exponent}", lambda: degree_powers(weighted_degrees(self.edges)[1], exponent)[:, None]
+            f"degrees to the {exponent}", lambda: degree_powers(self.item_degrees, exponent)[:, None]
         )
 
     def _arrays(self) -> dict[str, np.ndarray]:
-        edges, eigenvalue = self.edges, np.array(self.eigenvalue)
-        entries = {"entries": edges.data} if self.params.use_weights else {}
-        return entries | {
-            "indptr": edges.indptr,
-            "indices": edges.indices,
+        return {
+            "indptr": self.edges.indptr,
+            "indices": self.edges.indices,
             "vectors": self.vectors,
-            "eigenvalue": eigenvalue,
+            "eigenvalue": np.array(self.eigenvalue),
             "weights": self.weights,
         }
 
     def _restore(self, arrays: dict[str, np.ndarray]) -> None:
         indptr, indices = arrays["indptr"], arrays["indices"]
-        parts = arrays.get("entries", np.ones(len(indices), dtype=np.int8)), indices, indptr
+        parts = np.ones(len(indices), dtype=np.int8), indices, indptr
         self.edges = csr_matrix(parts, shape=(len(indptr) - 1, self.item_count), copy=False)
         self.eigenvalue, self.vectors = float(arrays["eigenvalue"]), arrays["vectors"]
         self.weights = arrays["weights"]

@@ -85,12 +85,6 @@ class GraphFilterSettings(RecencySettings):
         description="h, the strength of the sharpening; 0 to leave it out. By default 0.4, or 0 where a mean user has "
         "5 likes or fewer, as for `low_pass`.",
     )
-    use_weights: bool = Field(
-        False,
-        description="R and x are the roots of the weights of edges, or of their numbers of events where values do not "
-        "add up, instead of ones; degrees are sums of these roots.",
-    )
-    passes: int = Field(6, ge=2, description="Passes of the randomized singular value decomposition.")
 
     def resolve(self, interactions: csr_matrix) -> Self:
         """The settings with the low-pass and the sharpening for a (users, items) log, by the likes of a mean user."""

@@ -8,7 +8,6 @@ import pytest
 
 from oneclass.flows import commands
 
-USED = [f"{model}.use_weights=true" for model in ("wmf", "hpf", "graph_filter")]
 TOML = """
 half_life_days = 60
 [columns]
@@ -43,7 +42,14 @@ def shop(tmp_path):
 def test_kinds_of_events_go_from_the_file_to_recommendations(shop, prefect_server):
     arguments = ["--dataset", "shop", "--home", str(shop), "--source", str(shop / "orders.csv")]
     models = ["--models", "popularity,wmf,hpf,graph_filter", "--threads", "2"]
-    settings = ["--set", "train.tune=off", "publish.model=wmf", "wmf.iterations=4", "hpf.max_iterations=20", *USED]
+    settings = [
+        "--set",
+        "train.tune=off",
+        "publish.model=wmf",
+        "wmf.iterations=4",
+        "hpf.max_iterations=20",
+        "hpf.use_weights=true",
+    ]
     assert commands.main("backfill", [*arguments, *models, "--protocols", "next_events", *settings]) == 0
     with duckdb.connect(str(shop / "shop" / "warehouse.duckdb"), read_only=True) as connection:
         sizes = "select count(*), min(weight), max(event_count) from curated.interactions"
