@@ -275,7 +275,7 @@ def format_mean(mean: Mean) -> str:
 def draw_binary_matrix(run: FinishedRun) -> None:
     """Draw boxes 9 and 10 of the poster: minibatch sizes for each way to draw entries, and the rank at fixed sizes."""
     drawn = {way: run.refit("leave_one_out", ENTRIES, sampling=way) for way in STRATEGIES}
-    held = {size: run.refit("leave_one_out", ENTRIES, least_batch=size, most_batch=size) for size in HELD_SIZES}
+    held = {size: run.refit("leave_one_out", ENTRIES, minibatch=size) for size in HELD_SIZES}
     sizes = plotting.new_panel("binary_matrix_sizes", "Entries in a minibatch after each pass", width=5.0, left=0.75)
     ranks = plotting.new_panel(
         "binary_matrix_ranks", "Mean rank with minibatches of a fixed size", width=5.0, left=0.75

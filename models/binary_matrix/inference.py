@@ -15,12 +15,17 @@ from oneclass.models.binary_matrix.kernels import (
     group_entries,
     kl_divergence,
 )
-from oneclass.models.binary_matrix.null_solution import NullSolution
+from oneclass.models.binary_matrix.null_solution import Z_VARIANCE, NullSolution
 from oneclass.models.binary_matrix.sampling import EntrySampler
 from oneclass.models.binary_matrix.settings import BinaryMatrixSettings
 from oneclass.models.fit_options import WARM_START_SKIP, Start, copy_rows
 from oneclass.models.numerics.adjacency import copy_pattern
 
+# Of the step size (T0 + t)^-POWER. If T0 is small, the first steps, taken in all K directions at once, may diverge.
+T0, POWER = 30.0, 0.7
+THETA_DELTA = 1.0  # of box 8: how much noise a minibatch may have
+LEAST_BATCH, MOST_BATCH = 1000, 10_000_000  # entries in a minibatch; each takes 40 bytes
+INITIAL_SCALE = 0.1  # standard deviation of the means before the first pass
 SMOOTHING = 0.2  # weight of the newest minibatch in the running mean of the noise-to-signal ratio
 
 
@@ -49,16 +54,12 @@ class BinaryMatrixPosterior:
         """
         (L, M), ones, K = interactions.shape, interactions.nnz, settings.factors
         return cls(
-            users=draw_initial_table(
-                seed, "binary matrix users", (L, K), settings.initial_scale, settings.user_variance
-            ),
-            items=draw_initial_table(
-                seed, "binary matrix items", (M, K), settings.initial_scale, settings.item_variance
-            ),
+            users=draw_initial_table(seed, "binary matrix users", (L, K), INITIAL_SCALE, settings.user_variance),
+            items=draw_initial_table(seed, "binary matrix items", (M, K), INITIAL_SCALE, settings.item_variance),
             z=np.array([np.log((ones + 1) / (L * M - ones + 1)), 0.01]),
             user_updates=np.zeros(L, dtype=np.int64),
             item_updates=np.zeros(M, dtype=np.int64),
-            progress=np.array([0, min(2 * ones, settings.most_batch)]),
+            progress=np.array([0, min(2 * ones, settings.minibatch or MOST_BATCH)]),
         )
 
     @property
@@ -93,7 +94,7 @@ class BinaryMatrixPosterior:
         for own, prior in (
             (self.users, settings.user_variance),
             (self.items, settings.item_variance),
-            (self.z, settings.z_variance),
+            (self.z, Z_VARIANCE),
         ):
             total += kl_divergence(own, prior)
         return float(total)
@@ -141,7 +142,7 @@ class Inference:
 
     def _update_factors(self, size: int) -> np.ndarray:
         """Move users and items by the next `size` entries; the sums over these, float64 (5,)."""
-        q, settings, schedule = self.q, self.settings, (self.settings.t0, self.settings.power)
+        q, settings, schedule = self.q, self.settings, (T0, POWER)
         rows, columns, ones, weights = self.sampler.draw(self.seed, int(q.progress[0]), size)
         by_row, by_column = group_entries(rows, len(q.users)), group_entries(columns, len(q.items))
         means, twice_lambdas = np.empty((2, size), dtype=np.float32)
@@ -161,17 +162,17 @@ class Inference:
 
     def _step_z(self, twice_lambda: float, slope: float) -> None:
         rho, (mean, variance) = self._rho(self.q.progress[0]), self.q.z
-        precision = (1 - rho) / variance + rho * (1 / self.settings.z_variance + twice_lambda)
+        precision = (1 - rho) / variance + rho * (1 / Z_VARIANCE + twice_lambda)
         self.q.z[:] = ((1 - rho) * mean / variance + rho * slope) / precision, 1 / precision
 
     def _resize(self, noise: float) -> None:
         """Choose the size of the next minibatch by box 8, with a running mean of the noise-to-signal ratio."""
         self.noise = noise if np.isnan(self.noise) else (1 - SMOOTHING) * self.noise + SMOOTHING * noise
-        size = self.noise / self.settings.theta_delta
-        self.q.progress[1] = min(max(size, self.settings.least_batch), self.settings.most_batch)
+        by_noise = min(max(self.noise / THETA_DELTA, LEAST_BATCH), MOST_BATCH)
+        self.q.progress[1] = self.settings.minibatch or by_noise
 
     def _rho(self, updates: int) -> float:
-        return float((self.settings.t0 + updates) ** -self.settings.power)
+        return float((T0 + updates) ** -POWER)
 
 
 def to_float32(z: np.ndarray) -> tuple[np.float32, np.float32]:

@@ -133,7 +133,7 @@ def update_vertices(by_vertex, entries, side, other, schedule, sums):
         entries: `Entries` with the weights for this side.
         side: the `UpdatedSide` side.
         other: the other side's table as it was before the minibatch.
-        schedule: (t0, power) of the step sizes.
+        schedule: (T0, POWER) of the step sizes.
         sums: (SHARDS, 5); NOISE and NOISE_COUNT are added to.
     """
     starts, order, shards = by_vertex

@@ -54,6 +54,9 @@ from oneclass.models.numerics.partition import partition_evenly
 from oneclass.models.numerics.threads import kernel_threads
 from oneclass.models.settings import ModelSettings
 
+FOLD_IN_STEPS = 30  # of Newton's method, at most
+FOLD_IN_TOLERANCE = 1e-3  # it ends where no mean changes by more than this share of the largest
+
 
 @cache
 def _warn_of_null(users: int, items: int, likes: int) -> None:
@@ -143,7 +146,7 @@ class BinaryMatrix(Model[BinaryMatrixSettings]):
                 settings.factors,
                 to_float32(self.q.z),
                 1 / settings.user_variance,
-                (settings.fold_in_iterations, settings.fold_in_tolerance),
+                (FOLD_IN_STEPS, FOLD_IN_TOLERANCE),
                 partition_evenly(len(users), SHARDS),
                 users,
             )

@@ -24,6 +24,7 @@ from scipy.sparse import csr_matrix
 from oneclass.models.binary_matrix.settings import BinaryMatrixSettings
 from oneclass.models.numerics.random_numbers import normals, purpose
 
+Z_VARIANCE = 100.0  # prior variance of the global bias
 MAX_UPDATES = 100  # of lambda and the variances by turns; a few suffice
 TOLERANCE = 1e-10  # of their relative change
 MAX_PRODUCTS = 60  # pairs of products with R and R' that bound its largest singular value from below
@@ -48,7 +49,7 @@ class NullSolution:
     def of(cls, shape: tuple[int, int], ones: int, settings: BinaryMatrixSettings) -> "NullSolution":
         """Solve the equations for a (L, M) matrix with this number of ones."""
         (L, M), mean_x = shape, ones / (shape[0] * shape[1]) - 0.5
-        z_precision = 1 / settings.z_variance / (L * M)
+        z_precision = 1 / Z_VARIANCE / (L * M)
         z, twice_lambda, z_variance = 0.0, 0.25, 0.0
         user, item = settings.user_variance, settings.item_variance
         for _ in range(MAX_UPDATES):

@@ -63,6 +63,10 @@ from oneclass.models.numerics.partition import partition_evenly
 from oneclass.models.numerics.threads import kernel_threads
 from oneclass.models.settings import ModelSettings, NumericRange, SearchSpace
 
+TOLERANCE = 1e-5  # a fit ends where the relative change of the bound falls below this
+FOLD_IN_UPDATES = 100  # of an unseen user, at most
+FOLD_IN_TOLERANCE = 1e-3  # they end where no preference changes by more than this share of the largest
+
 
 class HPFSettings(ModelSettings):
     """Priors as in the paper, and when to stop."""
@@ -99,13 +103,6 @@ class HPFSettings(ModelSettings):
         "whose bound is highest is kept.",
     )
     max_iterations: int = Field(500, ge=1, description="Largest number of passes over the edges from a start.")
-    tolerance: float = Field(1e-5, ge=0, description="Stop when the relative change of the bound falls below this.")
-    fold_in_iterations: int = Field(100, ge=1, description="Largest number of updates of an unseen user.")
-    fold_in_tolerance: float = Field(
-        1e-3,
-        ge=0,
-        description="Stop when no preference of an unseen user changes by more than this share of the largest.",
-    )
 
     @property
     def user_prior(self) -> Prior:
@@ -195,7 +192,7 @@ class HPF(Model[HPFSettings]):
             spent = perf_counter() - started
             on_epoch(Epoch(number * limit + iteration, starts * limit, spent, {"bound": bound}))
             yield bound
-            if has_converged(last, bound, self.params.tolerance):
+            if has_converged(last, bound, TOLERANCE):
                 break
             last = bound
 
@@ -220,7 +217,7 @@ class HPF(Model[HPFSettings]):
                 self._items.factors,
                 self._items.total,
                 settings.user_prior.of_rows,
-                (settings.fold_in_iterations, settings.fold_in_tolerance),
+                (FOLD_IN_UPDATES, FOLD_IN_TOLERANCE),
                 partition_evenly(len(means), SHARDS),
                 means,
             )

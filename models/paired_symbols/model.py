@@ -45,6 +45,9 @@ from oneclass.models.paired_symbols.symbols import Symbols, blank_rows
 
 START = purpose("paired_symbols start")
 START_SCALE, START_VARIANCE = 0.1, 0.1
+TOLERANCE = 1e-5  # a fit ends where a pass has moved the bound by less than this share
+ALPHA = 1.0  # Dirichlet prior of the selection probabilities pi and psi
+TAU_B = 1.0  # prior precision of all biases
 MAX_FOLD_IN_PASSES, FOLD_IN_TOLERANCE = 100, 1e-4
 
 
@@ -136,7 +139,7 @@ class PairedSymbols(Model[PairedSymbolsSettings]):
                 values = {"bound": bound, "xi_star": posterior.xi_star}
                 self._copy_posterior(posterior)
                 options.on_epoch(Epoch(number, settings.iterations, time.perf_counter() - started, values))
-                if has_converged(before, bound, settings.tolerance):
+                if has_converged(before, bound, TOLERANCE):
                     break
                 before = bound
 
@@ -157,7 +160,7 @@ class PairedSymbols(Model[PairedSymbolsSettings]):
             self._build_symbols(graph, users, self.params.tau_u),
             self._build_symbols(graph.tocsc(), items, self.params.tau_v),
             self.params.r,
-            self.params.alpha,
+            ALPHA,
         )
         posterior.update_xi()
         return posterior
@@ -257,7 +260,7 @@ class PairedSymbols(Model[PairedSymbolsSettings]):
         return self._items
 
     def _build_symbols(self, graph: csr_matrix | csc_matrix, rows: np.ndarray, precision: float) -> Symbols:
-        return Symbols(graph, rows, self.params.factors, (precision, self.params.tau_b))
+        return Symbols(graph, rows, self.params.factors, (precision, TAU_B))
 
     def _blank_rows(self, vertices: int) -> np.ndarray:
         return blank_rows(vertices, self.params.factors, START_VARIANCE)

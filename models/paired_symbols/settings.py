@@ -31,23 +31,13 @@ class PairedSymbolsSettings(ModelSettings):
         "Bayes' rule log(r / like_r) is added to a_ij. By default r, as in the paper.",
     )
     iterations: int = Field(20, ge=1, description="Largest number of passes over all block updates.")
-    tolerance: float = Field(
-        1e-5,
-        ge=0,
-        lt=1,
-        description="Stop when a pass has moved the bound by less than this share; 0 makes all passes.",
-    )
     learn_selection: bool = Field(
         False,
         description="Update s and t too; otherwise they stay at the shares of events, c_i/D and c_j/D. Learning "
         "them raises the bound, but `like` ranks worse with every pass.",
     )
-    alpha: float = Field(
-        1.0, gt=0, allow_inf_nan=False, description="Dirichlet prior of the selection probabilities pi and psi."
-    )
     tau_u: float = Field(1.0, gt=0, allow_inf_nan=False, description="Prior precision of the users' factors.")
     tau_v: float = Field(1.0, gt=0, allow_inf_nan=False, description="Prior precision of the items' factors.")
-    tau_b: float = Field(1.0, gt=0, allow_inf_nan=False, description="Prior precision of all biases.")
     popularity_weight: float = Field(
         0.5, ge=0, allow_inf_nan=False, description="a in `popularity_x_odds`, x + a log E[psi]."
     )

@@ -5,16 +5,22 @@ import pytest
 from scipy.sparse import csr_matrix
 
 from oneclass.models.binary_matrix.fold_in import ITEMS_PER_STRIP, fold_in, transpose_table
-from oneclass.models.binary_matrix.inference import BinaryMatrixPosterior, Inference
+from oneclass.models.binary_matrix.inference import POWER, T0, BinaryMatrixPosterior, Inference
 from oneclass.models.binary_matrix.kernels import half_row_width
 from oneclass.models.binary_matrix.model import BinaryMatrix
+from oneclass.models.binary_matrix.null_solution import Z_VARIANCE
 from oneclass.models.binary_matrix.sampling import STRATEGIES, EntrySampler
 from oneclass.models.binary_matrix.settings import BinaryMatrixSettings
 from oneclass.models.numerics.partition import partition_evenly
 
-SETTINGS = BinaryMatrixSettings(
-    factors=3, user_variance=0.7, item_variance=0.4, z_variance=5.0, passes=30, least_batch=50, initial_scale=0.5
-)
+SETTINGS = BinaryMatrixSettings(factors=3, user_variance=0.7, item_variance=0.4, passes=30)
+
+
+@pytest.fixture(autouse=True)
+def small_minibatches(monkeypatch):
+    """Begin far from zero, with minibatches for small matrices."""
+    monkeypatch.setattr("oneclass.models.binary_matrix.inference.LEAST_BATCH", 50)
+    monkeypatch.setattr("oneclass.models.binary_matrix.inference.INITIAL_SCALE", 0.5)
 
 
 def draw_matrix(users: int = 30, items: int = 20, density: float = 0.25, seed: int = 0) -> csr_matrix:
@@ -58,7 +64,7 @@ class Dense:
     def bound(self, x: np.ndarray) -> float:
         s, total = self.settings, self.likelihood(x).sum()
         sides = (self.u, self.u_var, s.user_variance), (self.v, self.v_var, s.item_variance)
-        for mean, variance, prior in (*sides, (self.z, self.z_var, s.z_variance)):
+        for mean, variance, prior in (*sides, (self.z, self.z_var, Z_VARIANCE)):
             expected = -0.5 * (np.log(2 * np.pi * prior) + (mean**2 + variance) / prior)
             total += (expected + 0.5 * np.log(2 * np.pi * np.e * variance)).sum()
         return float(total)
@@ -142,16 +148,16 @@ def test_a_minibatch_moves_every_part_towards_its_average_maximizer(strategy):
                 continue
             best = [old.row_maximizer(y, i, other[s], entries[3][side, s]) for s in drawn]
             natural, precision = np.mean(best, axis=0)
-            rho = (settings.t0 + t[i]) ** -settings.power
+            rho = (T0 + t[i]) ** -POWER
             precision = (1 - rho) / old.u_var[i] + rho * precision
             natural = (1 - rho) * old.u[i] / old.u_var[i] + rho * natural
             np.testing.assert_allclose(1 / new.u_var[i], precision, rtol=1e-4)
             np.testing.assert_allclose(new.u[i], natural / precision, rtol=1e-3, atol=1e-5)
     (mean, curvature), (rows, columns, ones, weights) = before.moments(), entries
-    rho = (settings.t0 + 1) ** -settings.power
+    rho = (T0 + 1) ** -POWER
     pulls = weights[2] * curvature[rows, columns]
     slopes = weights[2] * (ones - 0.5) - pulls * (mean[rows, columns] - before.z)
-    precision = (1 - rho) / before.z_var + rho * (1 / settings.z_variance + pulls.mean())
+    precision = (1 - rho) / before.z_var + rho * (1 / Z_VARIANCE + pulls.mean())
     assert 1 / after.z_var == pytest.approx(precision, rel=1e-4)
     natural = (1 - rho) * before.z / before.z_var + rho * slopes.mean()
     assert after.z == pytest.approx(natural / precision, rel=1e-3)
@@ -211,10 +217,11 @@ def test_the_bound_rises_in_a_moving_average():
         assert average[-1] > average[0] + 0.05 * abs(average[0])
 
 
-def test_folding_in_maximises_the_bound_over_the_user():
+def test_folding_in_maximises_the_bound_over_the_user(monkeypatch):
+    monkeypatch.setattr("oneclass.models.binary_matrix.model.FOLD_IN_STEPS", 300)
+    monkeypatch.setattr("oneclass.models.binary_matrix.model.FOLD_IN_TOLERANCE", 0.0)
     x = draw_matrix(60, 40)
-    patient = {"passes": 300, "fold_in_iterations": 300, "fold_in_tolerance": 0.0}
-    model = BinaryMatrix(SETTINGS.model_copy(update=patient)).fit(x)
+    model = BinaryMatrix(SETTINGS.model_copy(update={"passes": 300})).fit(x)
     unseen = draw_matrix(4, 40, seed=9)
     table = model.fold_in(unseen)
     dense, y = Dense(model.q, SETTINGS), unseen.toarray()
@@ -317,12 +324,18 @@ def test_a_few_steps_come_closer_than_many_updates_by_turns():
         assert np.abs(few[user] - best[user]).max() < 0.2 * np.abs(turned - best[user]).max()
 
 
-def test_less_noise_wants_larger_minibatches():
+def test_less_noise_wants_larger_minibatches(monkeypatch):
+    monkeypatch.setattr("oneclass.models.binary_matrix.inference.LEAST_BATCH", 10)
     sizes = []
     for theta_delta in (4.0, 1.0):
-        settings = SETTINGS.model_copy(update={"theta_delta": theta_delta, "least_batch": 10})
-        steps = start_inference(draw_matrix(200, 80), settings)
+        monkeypatch.setattr("oneclass.models.binary_matrix.inference.THETA_DELTA", theta_delta)
+        steps = start_inference(draw_matrix(200, 80))
         for _ in range(60):
             steps.minibatch(1000)
         sizes.append(steps.q.progress[1])
     assert sizes[1] / sizes[0] == pytest.approx(4, rel=0.01)
+
+
+def test_a_size_that_is_given_is_kept():
+    model = BinaryMatrix(SETTINGS.model_copy(update={"minibatch": 70, "passes": 3})).fit(draw_matrix())
+    assert model.minibatches.tolist() == [70] * 3

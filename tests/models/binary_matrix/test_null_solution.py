@@ -9,14 +9,14 @@ from scipy.sparse import csr_matrix
 
 from oneclass.models.binary_matrix.inference import BinaryMatrixPosterior, Inference
 from oneclass.models.binary_matrix.model import BinaryMatrix
-from oneclass.models.binary_matrix.null_solution import NullSolution
+from oneclass.models.binary_matrix.null_solution import Z_VARIANCE, NullSolution
 from oneclass.models.binary_matrix.sampling import EntrySampler
 from oneclass.models.binary_matrix.settings import BinaryMatrixSettings
 from oneclass.models.fit_options import FitOptions, Start
 from oneclass.models.popularity import Popularity
 from tests.models.binary_matrix.test_binary_matrix import Dense, draw_matrix
 
-SETTINGS = BinaryMatrixSettings(factors=3, user_variance=0.7, item_variance=0.4, z_variance=5.0)
+SETTINGS = BinaryMatrixSettings(factors=3, user_variance=0.7, item_variance=0.4)
 
 
 def sparse_log(users: int = 500, items: int = 400, likes: int = 2) -> csr_matrix:
@@ -45,7 +45,7 @@ def test_the_null_solution_is_stationary(x):
             precision = sum(best) - (others - 1) / side.settings.user_variance
             np.testing.assert_allclose(1 / side.u_var[i], precision, rtol=1e-5)
     mean, curvature = dense.moments()
-    precision = 1 / SETTINGS.z_variance + curvature.sum()
+    precision = 1 / Z_VARIANCE + curvature.sum()
     assert null.z[1] == pytest.approx(1 / precision, rel=1e-5)
     assert null.z[0] == pytest.approx((x.nnz - L * M / 2) / precision, rel=1e-5)
     assert null.residual == pytest.approx(-0.5 - curvature[0, 0] * mean[0, 0], rel=1e-5)
@@ -72,8 +72,9 @@ def test_it_is_stable_where_the_largest_singular_value_is_small():
 @pytest.mark.parametrize(
     ("x", "is_stable"), [(sparse_log(), True), (draw_matrix(60, 40), False)], ids=["sparse", "dense"]
 )
-def test_passes_shrink_the_factors_where_it_is_stable_and_else_grow_them(x, is_stable):
-    settings = SETTINGS.model_copy(update={"least_batch": 500, "user_variance": 0.2, "item_variance": 0.2})
+def test_passes_shrink_the_factors_where_it_is_stable_and_else_grow_them(x, is_stable, monkeypatch):
+    monkeypatch.setattr("oneclass.models.binary_matrix.inference.LEAST_BATCH", 500)
+    settings = SETTINGS.model_copy(update={"user_variance": 0.2, "item_variance": 0.2})
     assert NullSolution.of(x.shape, x.nnz, settings).is_stable(x, 0) == is_stable
     steps = Inference(BinaryMatrixPosterior.start(x, settings, 3), EntrySampler.of(x, "balanced"), settings, 3)
     before = np.abs(Dense(steps.q, settings).u).mean()

@@ -170,9 +170,10 @@ def test_every_block_is_a_stationary_point_of_the_bound():
                 assert values[0] - values[1] == pytest.approx(0, abs=1e-2 * (2 * middle - sum(values)) + 1e-9)
 
 
-def test_the_reported_bounds_rise_until_the_relative_change_is_small():
+def test_the_reported_bounds_rise_until_the_relative_change_is_small(monkeypatch):
+    monkeypatch.setattr("oneclass.models.hpf.model.TOLERANCE", 1e-4)
     epochs = []
-    model = HPF(SETTINGS.model_copy(update={"tolerance": 1e-4})).fit(draw_counts(), FitOptions(on_epoch=epochs.append))
+    model = HPF(SETTINGS).fit(draw_counts(), FitOptions(on_epoch=epochs.append))
     bounds = np.array([epoch.values["bound"] for epoch in epochs])
     np.testing.assert_array_equal(bounds, model.bounds)
     changes = np.diff(bounds) / abs(bounds[:-1])
@@ -185,9 +186,10 @@ def test_digamma_and_log_gamma(x):
     assert digamma_and_log_gamma(x) == pytest.approx((digamma(x), gammaln(x)), rel=1e-10, abs=1e-10)
 
 
-def test_folding_in_is_the_ascent_of_theta_with_the_items_fixed():
-    patient = SETTINGS.model_copy(update={"fold_in_iterations": 2000, "fold_in_tolerance": 0.0})
-    model = HPF(patient).fit(draw_counts())
+def test_folding_in_is_the_ascent_of_theta_with_the_items_fixed(monkeypatch):
+    monkeypatch.setattr("oneclass.models.hpf.model.FOLD_IN_UPDATES", 2000)
+    monkeypatch.setattr("oneclass.models.hpf.model.FOLD_IN_TOLERANCE", 0.0)
+    model = HPF(SETTINGS).fit(draw_counts())
     unseen = draw_counts(users=5, seed=11)
     dense = Dense(unseen, start_ascent(unseen), SETTINGS)
     dense.lam, dense.lam_rate = model.item_shape.astype(float), model.item_rate.astype(float)

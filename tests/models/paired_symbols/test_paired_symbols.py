@@ -170,8 +170,10 @@ def posterior_of(
     counts: np.ndarray, passes: int = 2, blocks: tuple[str, ...] = BLOCKS, **settings: float
 ) -> PairedSymbolsPosterior:
     """The posterior after some passes, so that nothing is near where it began."""
-    model = PairedSymbols(PairedSymbolsSettings(**{"r": 1.5, "tau_u": 0.8, "tau_b": 1.3} | settings))
-    posterior = model._initial_posterior(csr_matrix(counts))
+    model = PairedSymbols(PairedSymbolsSettings(**{"r": 1.5, "tau_u": 0.8} | settings))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("oneclass.models.paired_symbols.model.TAU_B", 1.3)
+        posterior = model._initial_posterior(csr_matrix(counts))
     for _ in range(passes):
         for block in blocks:
             apply_step(posterior, block)
