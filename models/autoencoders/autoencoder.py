@@ -13,7 +13,7 @@ import hashlib
 import json
 from abc import abstractmethod
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from pydantic import Field
@@ -52,19 +52,7 @@ class AutoencoderSettings(ModelSettings):
     batch_users: int = Field(500, ge=1, description="Number of users in a gradient step.")
     learning_rate: float = Field(1e-3, gt=0, le=1, description="Step size of Adam.")
     dropout: float = Field(0.5, ge=0, lt=1, description="Share of the items of a history that are hidden in an epoch.")
-    weight_decay: float = Field(0.0, ge=0, lt=1, description=DECAY)
     hidden: int = Field(200, ge=1, le=8192, description="Units of the hidden layer next to the items.")
-    device: Literal["auto", "cpu", "cuda"] = Field(
-        "auto",
-        description="Where the gradient steps run; auto takes a CUDA device if PyTorch sees one. The draws are the "
-        "same on both; on CUDA the last bits of a fit may differ from run to run.",
-    )
-    cpu_threads: int = Field(
-        1,
-        ge=1,
-        le=256,
-        description="CPU threads of PyTorch; independent of --threads, because the last bits of a fit depend on it.",
-    )
 
 
 AutoencoderT = TypeVar("AutoencoderT", bound=AutoencoderSettings, default=Any)
@@ -101,7 +89,7 @@ class Autoencoder(Model[AutoencoderT]):
         file = options.checkpoints and options.checkpoints / CHECKPOINT_FILE
         described = json.dumps([self.name, self.seed, before, chosen.model_dump(mode="json")], sort_keys=True)
         key = _digest(described, *initial.values(), interactions, histories, targets)
-        with training.torch_threads(chosen.cpu_threads):
+        with training.single_torch_thread():
             earlier = before * -(-len(users) // chosen.batch_users)
             steps = training.Training(initial, self._loss, chosen, self.seed, earlier)
             state: dict[str, Any] = {"epoch": before, "best_epoch": before, "value": -np.inf, "best": {}}

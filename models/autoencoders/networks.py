@@ -166,6 +166,7 @@ class MultDAE(Autoencoder[MultDAESettings]):
 class MultVAESettings(AutoencoderSettings):
     """The defaults are those of the authors' notebook for ML-20M."""
 
+    weight_decay: ClassVar[float] = 0.0
     search_space: ClassVar[SearchSpace] = {
         "hidden": Choice((200, 400, 600), manual_only=True),
         "latent": Choice((50, 100, 200)),

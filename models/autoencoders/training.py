@@ -1,4 +1,4 @@
-"""The gradient steps of the autoencoders, on a CPU or a GPU. This is the only module that imports PyTorch.
+"""The gradient steps of the autoencoders, on a CUDA device if PyTorch sees one. Only this module imports PyTorch.
 
 It is imported when a fit begins; a fitted autoencoder needs no PyTorch for its scores.
 """
@@ -71,7 +71,8 @@ class Training:
     """The weights, Adam, and the epochs of training.
 
     The draws of an epoch, which are the order of the users, the dropout and the noise, are those of a generator on the
-    CPU that begins anew with the epoch: the same on a GPU, and in a fit that was interrupted and goes on.
+    CPU that begins anew with the epoch: the same on a GPU, and in a fit that was interrupted and goes on. On CUDA the
+    last bits of a fit may differ from run to run.
 
     Args:
         initial: the weights before the first step, by name.
@@ -80,7 +81,7 @@ class Training:
     """
 
     def __init__(self, initial: Mapping[str, np.ndarray], loss: Loss, chosen: Any, seed: int, earlier: int = 0) -> None:
-        self.device = _resolve_device(chosen.device)
+        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self.tensors = nn.ParameterDict({name: torch.tensor(array) for name, array in initial.items()}).to(self.device)
         tables, biases = ([tensor for tensor in self.tensors.values() if (tensor.dim() > 1) == more] for more in (1, 0))
         groups = [{"params": tables, "weight_decay": 2 * chosen.weight_decay}, {"params": biases}]  # d/dw w^2 = 2 w
@@ -114,7 +115,7 @@ class Training:
         except torch.OutOfMemoryError as error:
             raise MemoryError(
                 f"a step over {len(batch.users)} users does not fit into the memory of {self.device}: lower "
-                "batch_users or hidden, or set device to cpu"
+                "batch_users or hidden"
             ) from error
         self.updates += 1
         return loss.item()
@@ -197,28 +198,15 @@ def remove_checkpoint(file: Path) -> None:
 
 
 @contextlib.contextmanager
-def torch_threads(count: int) -> Generator[None]:
-    """Run the block with PyTorch on `count` CPU threads; one block at a time, since the process has one such number."""
+def single_torch_thread() -> Generator[None]:
+    """Run the block with PyTorch on one CPU thread, since the last bits of a fit depend on their number.
+
+    One block runs at a time: the process has one such number.
+    """
     with _torch_lock:
         before = torch.get_num_threads()
-        torch.set_num_threads(count)
+        torch.set_num_threads(1)
         try:
             yield
         finally:
             torch.set_num_threads(before)
-
-
-def _resolve_device(wanted: str) -> torch.device:
-    """The device of the setting.
-
-    Raises:
-        ValueError: `cuda` where PyTorch sees none.
-    """
-    if wanted == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    if wanted == "cuda" and not torch.cuda.is_available():
-        raise ValueError(
-            f"device = cuda: PyTorch {torch.__version__} sees no CUDA device here; set device to cpu or "
-            "auto, or install a build of PyTorch with CUDA and a driver that fits it"
-        )
-    return torch.device(wanted)
