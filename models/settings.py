@@ -184,10 +184,11 @@ class RecencySettings(ModelSettings):
         return self.recency_exponent > 0
 
 
-def find_component(setting: str, name: str, score: str, own: str) -> Any:
+def find_component(setting: str, name: str, score: str | None, own: str) -> Any:
     """Return the class of a model that a combination of models names.
 
     Args:
+        score: one of the model's scores; None for its first.
         own: the name of the combination, which is no component of itself.
 
     Raises:
@@ -196,7 +197,7 @@ def find_component(setting: str, name: str, score: str, own: str) -> Any:
     kinds = import_module("oneclass.models.registry").MODELS  # by name, as a family imports no other
     if name not in kinds or name == own:
         raise ValueError(f"{setting}: {name} is no model that {own} can be made of")
-    if score not in kinds[name].score_names:
+    if score is not None and score not in kinds[name].score_names:
         raise ValueError(f"{setting}: {name} has no score {score}; it has {', '.join(kinds[name].score_names)}")
     return kinds[name]
 

@@ -19,27 +19,23 @@ OFFSETS = 2.0 ** np.arange(-2, 13)  # of ranks, that are tried
 Likelihood = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray, np.ndarray]]
 
 
-def fit_logistic(
-    features: np.ndarray, happened: np.ndarray, prior: np.ndarray, is_free: np.ndarray
-) -> tuple[np.ndarray, float]:
+def fit_logistic(features: np.ndarray, happened: np.ndarray, prior: np.ndarray) -> tuple[np.ndarray, float]:
     """Fit P(happened) = sigma(b'x) by penalised maximum likelihood; half an event and half a non-event are added.
 
     Args:
         features: float64 (features, rows), the first of them constant.
         happened: float64 (rows,), 0 or 1.
         prior: the coefficients that the penalty pulls to.
-        is_free: bool (features,), False for coefficients that stay at their prior.
 
     Returns:
         The coefficients float64 (features,), and the penalised log-likelihood.
     """
-    return _maximise(features, happened, prior, is_free, _bernoulli, pseudo=0.5)
+    return _maximise(features, happened, prior, _bernoulli, pseudo=0.5)
 
 
 def fit_poisson(features: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """Fit E(count) = exp(b'x) by penalised maximum likelihood, with half an event added; arguments as before."""
-    free = np.ones(len(features), dtype=bool)
-    return _maximise(features, counts, np.zeros(len(features)), free, _poisson, pseudo=0.5)[0]
+    return _maximise(features, counts, np.zeros(len(features)), _poisson, pseudo=0.5)[0]
 
 
 def _bernoulli(eta: np.ndarray, happened: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -53,7 +49,7 @@ def _poisson(eta: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarra
 
 
 def _maximise(
-    features: np.ndarray, values: np.ndarray, prior: np.ndarray, is_free: np.ndarray, of: Likelihood, pseudo: float
+    features: np.ndarray, values: np.ndarray, prior: np.ndarray, of: Likelihood, pseudo: float
 ) -> tuple[np.ndarray, float]:
     """Maximise by Newton's steps, halved until the objective rises."""
     center = features.mean(axis=1)
@@ -74,20 +70,18 @@ def _maximise(
         )
 
     coefficients = prior.copy()
-    free = np.flatnonzero(is_free)
     objective, slope, curvature = evaluate(coefficients)
     for _ in range(MAX_STEPS):
-        gradient = np.array([np.sum(rows[j] * slope) for j in free]) - (penalty * (coefficients - prior))[free]
-        hessian = np.diag(penalty[free] + 1e-9)
-        for a, j in enumerate(free):
-            weighted = rows[j] * curvature
+        gradient = np.array([np.sum(row * slope) for row in rows]) - penalty * (coefficients - prior)
+        hessian = np.diag(penalty + 1e-9)
+        for a, row in enumerate(rows):
+            weighted = row * curvature
             for b in range(a + 1):
-                hessian[a, b] += np.sum(weighted * rows[free[b]])
+                hessian[a, b] += np.sum(weighted * rows[b])
                 hessian[b, a] = hessian[a, b]
         step, before = np.linalg.solve(hessian, gradient), objective
         for halvings in range(30):
-            tried = coefficients.copy()
-            tried[free] += step * 0.5**halvings
+            tried = coefficients + step * 0.5**halvings
             found = evaluate(tried)
             if found[0] >= before:
                 coefficients, (objective, slope, curvature) = tried, found

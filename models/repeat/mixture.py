@@ -24,14 +24,14 @@ from pydantic import Field, ValidationInfo, model_validator
 from scipy.sparse import csr_matrix
 from scipy.special import expit, logit
 
-from oneclass.models.attributes.new_items import NewItems, fold_in_items, score_new_items
+from oneclass.models.attributes.new_items import NewItems
 from oneclass.models.base import Model
 from oneclass.models.fit_options import FitOptions
 from oneclass.models.memory_estimates import EDGE_SECONDS, FitCost, LogSize
 from oneclass.models.numerics.sequential_histories import EventAges, with_event_ages
 from oneclass.models.numerics.validation import row_sums
 from oneclass.models.repeat.calibration import fit_logistic, fit_poisson, fit_rank_curve, rank_probabilities
-from oneclass.models.repeat.model import Repeat, RepeatSettings, active_rows
+from oneclass.models.repeat.model import Repeat, active_rows
 from oneclass.models.repeat.returns import decayed_counts, entry_ages, hold_out_window
 from oneclass.models.settings import ModelSettings, find_component
 
@@ -41,11 +41,10 @@ REPEAT_ALONE = np.array([0.0, 1.0, 0.0])  # the prior of the weights
 USERS_PER_BLOCK = 256
 
 
-class RepeatMixtureSettings(RepeatSettings):
-    """The settings of `repeat`, and the model of new items."""
+class RepeatMixtureSettings(ModelSettings):
+    """The model of new items."""
 
     component: str = Field("mrf_sparse", description="The model that ranks items outside the history, by its name.")
-    component_score: str = Field("score", description="One of its scores.")
     component_settings: dict[str, Any] = Field(
         {}, description="Its settings; those that are not named have their defaults."
     )
@@ -55,6 +54,11 @@ class RepeatMixtureSettings(RepeatSettings):
         (kind,) = self.find_components()
         kind.Settings.model_validate(self.component_settings, context=info.context)
         return self
+
+    @property
+    def reads_times(self) -> bool:
+        """Whether the fit and scores depend on the ages of the events of a history: they do."""
+        return True
 
     @property
     def reads_order(self) -> bool:
@@ -68,7 +72,7 @@ class RepeatMixtureSettings(RepeatSettings):
 
     def find_components(self) -> "list[type[Model]]":
         """Return the component's estimator."""
-        return [find_component("component", self.component, self.component_score, RepeatMixture.name)]
+        return [find_component("component", self.component, None, RepeatMixture.name)]
 
     def parse_component(self) -> ModelSettings:
         """Return the settings of the component."""
@@ -100,7 +104,7 @@ class RepeatMixture(Model[RepeatMixtureSettings]):
 
     name = "repeat_mixture"
     Settings = RepeatMixtureSettings
-    learns_attributes = True
+    scores_cold_items = True
 
     again: Repeat
     new: Model
@@ -115,14 +119,12 @@ class RepeatMixture(Model[RepeatMixtureSettings]):
         return FitCost(2 * kind.estimate_cost(settings.parse_component(), log).bytes, EDGE_SECONDS * log.edges)
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
-        own = {name: getattr(self.params, name) for name in RepeatSettings.model_fields}
-        self.again = Repeat(RepeatSettings(**own), seed=self.seed, threads=self.threads).fit(interactions)
+        self.again = Repeat(seed=self.seed, threads=self.threads).fit(interactions)
         settings = self.params.parse_component()
         new = options.load_component(self.params.component, settings)
         self.new = self._fit_component(settings, interactions, options) if new is None else new
         component = self.new.params.model_dump(mode="json")
-        resolved = {name: getattr(self.again.params, name) for name in RepeatSettings.model_fields}
-        self.params = self.params.model_copy(update={**resolved, "component_settings": component})
+        self.params = self.params.model_copy(update={"component_settings": component})
         self._calibrate(interactions, settings, options)
 
     def _fit_component(self, settings: ModelSettings, interactions: csr_matrix, options: FitOptions) -> Model:
@@ -131,7 +133,7 @@ class RepeatMixture(Model[RepeatMixtureSettings]):
 
     def _calibrate(self, interactions: csr_matrix, settings: ModelSettings, options: FitOptions) -> None:
         """Fit the rate of new items, the curve of their ranks and the weights on the held-out window."""
-        earlier, later = hold_out_window(interactions, self.params.window)
+        earlier, later = hold_out_window(interactions, self.again.params.window)
         rows = active_rows(earlier, later)
         self.rate, self.weights = np.zeros(4), REPEAT_ALONE
         self.curve = fit_rank_curve(np.empty(0, dtype=np.int64), self.item_count)
@@ -145,13 +147,13 @@ class RepeatMixture(Model[RepeatMixtureSettings]):
         new_ranks, own_ranks = [], []
         for first in range(0, len(rows), USERS_PER_BLOCK):
             block = slice(first, first + USERS_PER_BLOCK)
-            scores = before.scores(histories[block], users=rows[block], score=self.params.component_score)
+            scores = before.scores(histories[block], users=rows[block])
             ranks = _rank_outside_history(scores, histories[block])
             new_ranks.append(ranks[is_new[block].nonzero()])
             own_ranks.append(ranks[_entry_rows(histories[block]), histories[block].indices])
         self.curve = fit_rank_curve(np.concatenate(new_ranks), int(np.count_nonzero(before.item_degrees)))
         features = self._again_features(histories, np.concatenate(own_ranks))
-        self.weights, _ = fit_logistic(features, happened, REPEAT_ALONE, np.ones(3, dtype=bool))
+        self.weights, _ = fit_logistic(features, happened, REPEAT_ALONE)
 
     def _again_features(self, histories: csr_matrix, ranks: np.ndarray) -> np.ndarray:
         """Return what w weighs, float64 (3, entries), for items of the history with these ranks."""
@@ -171,13 +173,13 @@ class RepeatMixture(Model[RepeatMixtureSettings]):
         firsts = csr_matrix((np.ones(histories.nnz), histories.indices, histories.indptr), shape=histories.shape)
         if getattr(histories, "event_ages", None) is not None:
             firsts = with_event_ages(firsts, EventAges(np.arange(histories.nnz + 1), oldest))
-        first_events = row_sums(histories.indptr, decayed_counts(firsts, self.params.half_life))
+        first_events = row_sums(histories.indptr, decayed_counts(firsts, self.again.parameters["half_life"]))
         items = np.diff(histories.indptr)
         shares = logit(self.again.user_shares(histories))
         return np.stack([np.ones(len(items)), np.log1p(first_events), shares, np.log1p(items)])
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
-        of_component = self.new.scores(histories, users=users, score=self.params.component_score)
+        of_component = self.new.scores(histories, users=users)
         ranks, rows = _rank_outside_history(of_component, histories), _entry_rows(histories)
         probabilities = rank_probabilities(self.curve, np.arange(histories.shape[1] + 1))
         scores = np.empty(histories.shape, dtype=np.float32)
@@ -187,22 +189,18 @@ class RepeatMixture(Model[RepeatMixtureSettings]):
         scores[rows, histories.indices] = expit(sum(w * x for w, x in zip(self.weights, features, strict=True)))
         return scores
 
-    def represent_items(self, features: csr_matrix) -> NewItems:
-        """The new items as the component represents them."""
-        return fold_in_items(self.new, features)
-
-    def scores_of_new_items(
-        self, histories: csr_matrix, new_items: NewItems, users: np.ndarray | None, score: str
-    ) -> np.ndarray:
+    def scores_of_new_items(self, histories: csr_matrix, new_items: NewItems, users: np.ndarray | None) -> np.ndarray:
         """Give a new item the probability of the rank that the component's score has in the list of other items."""
-        wanted: dict[str, Any] = {"users": users, "score": self.params.component_score}
-        known = self.new.scores(histories, **wanted)
-        scores = score_new_items(self.new, histories, new_items.representation, **wanted)
+        histories = self.check_histories(histories, users)
+        known = self.new.scores(histories, users=users)
+        scores = new_items.average(known)
         probabilities = rank_probabilities(self.curve, np.arange(histories.shape[1] + 1))
         for row, rate in enumerate(self._new_rates(histories)):
             history = histories.indices[histories.indptr[row] : histories.indptr[row + 1]]
             others = np.sort(-np.delete(known[row], history))
-            scores[row] = (-np.expm1(-rate * probabilities))[np.searchsorted(others, -scores[row])]
+            # An empty history of an unseen user is scored by popularity, and so are the new items.
+            if len(history) or users is not None:
+                scores[row] = (-np.expm1(-rate * probabilities))[np.searchsorted(others, -scores[row])]
         return scores
 
     def _arrays(self) -> dict[str, np.ndarray]:
@@ -215,9 +213,8 @@ class RepeatMixture(Model[RepeatMixtureSettings]):
 
     def _restore(self, arrays: dict[str, np.ndarray]) -> None:
         self.rate, self.curve, self.weights = (arrays[name] for name in ("rate", "curve", "weights"))
-        own = {name: getattr(self.params, name) for name in RepeatSettings.model_fields}
         (kind,) = self.params.find_components()
-        self.again = Repeat(RepeatSettings(**own), seed=self.seed, threads=self.threads)
+        self.again = Repeat(seed=self.seed, threads=self.threads)
         self.new = kind(self.params.parse_component(), seed=self.seed, threads=self.threads)
         for part, model in (("again", self.again), ("new", self.new)):
             of_part = {name.partition(".")[2]: array for name, array in arrays.items() if name.startswith(f"{part}.")}

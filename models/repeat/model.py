@@ -5,8 +5,8 @@
 x_ui are the features of `models.repeat.returns`: the user's own events, which count less the older they are, the
 item's return gaps, and how often the user and the users of the item repeat. The window is the last days of the training
 log, held out within the fit: b is fitted on the pairs before it by penalised maximum likelihood, with own counts as the
-prior, and `half_life` and `smoothing` are those of the highest likelihood, unless they are given. Then the statistics
-of the items are learned from the whole log.
+prior, and the half-life and the smoothing are those of the highest likelihood. Then the statistics of the items are
+learned from the whole log.
 
 The roles of recency and quality are those of Anderson, Kumar, Tomkins and Vassilvitskii 2014, "The dynamics of repeat
 consumption"; of gaps, those of Benson, Kumar and Tomkins 2016, "Modeling user consumption sequences", and of Bhagat et
@@ -14,6 +14,7 @@ al. 2018, "Buy it again". Personal counts with decay alone are strong on baskets
 al. 2023, "A next basket recommendation reality check". The regression is ours.
 """
 
+import itertools
 from typing import Any, Self
 
 import numpy as np
@@ -24,7 +25,7 @@ from scipy.special import expit
 from oneclass.models.base import Model
 from oneclass.models.fit_options import FitOptions
 from oneclass.models.repeat.calibration import fit_logistic
-from oneclass.models.repeat.returns import FEATURES, GAP, ReturnStatistics, derive_window, hold_out_window
+from oneclass.models.repeat.returns import FEATURES, ReturnStatistics, derive_window, hold_out_window
 from oneclass.models.settings import ModelSettings
 
 HALF_LIVES = (0.25, 1.0, 4.0, 16.0, 64.0)  # in windows
@@ -34,31 +35,13 @@ OWN_COUNTS = np.array([float(name == "count") for name in FEATURES])  # the prio
 
 
 class RepeatSettings(ModelSettings):
-    """What the history says of returns; what is not given, the fit chooses on the last days of the training log."""
+    """What the history says of returns."""
 
     window: int | None = Field(
         None,
         ge=1,
         description="Days of the window that is predicted, and held out within the fit; by default the last days with "
         "a tenth of the events.",
-    )
-    half_life: float | None = Field(
-        None,
-        gt=0,
-        allow_inf_nan=False,
-        description="Days after which an event counts half; chosen from multiples of the window by default.",
-    )
-    gap_strength: float | None = Field(
-        None,
-        allow_inf_nan=False,
-        description="Coefficient of the item's return gaps, 0 to leave them out; fitted by default.",
-    )
-    smoothing: float | None = Field(
-        None,
-        ge=0.1,
-        allow_inf_nan=False,
-        description="Pseudo-events that pull an item's and a user's share of repeats, and an item's mean gap, towards "
-        "those of the log; chosen by default.",
     )
 
     @property
@@ -80,6 +63,7 @@ class Repeat(Model[RepeatSettings]):
 
     Attributes:
         coefficients: float64 (features,), b.
+        parameters: `half_life` in days, `smoothing` and `window` of the features; None in a log without times.
         statistics: of the returns to items.
 
     Example:
@@ -97,6 +81,7 @@ class Repeat(Model[RepeatSettings]):
     is_deterministic = True
 
     coefficients: np.ndarray
+    parameters: dict[str, Any]
     statistics: ReturnStatistics
 
     def again_probabilities(self, histories: csr_matrix) -> np.ndarray:
@@ -105,12 +90,12 @@ class Repeat(Model[RepeatSettings]):
 
     def log_odds(self, histories: csr_matrix) -> np.ndarray:
         """Return the log-odds of `again_probabilities`."""
-        features = self.statistics.features(histories, **self._feature_settings(self.params))
+        features = self.statistics.features(histories, **self.parameters)
         return sum((b * x for b, x in zip(self.coefficients, features, strict=True)), np.zeros(histories.nnz))
 
     def user_shares(self, histories: csr_matrix) -> np.ndarray:
         """Return the share of each user's events that repeat, float64 (users,), shrunk."""
-        return self.statistics.user_shares(histories, self.params.smoothing or 0.0)
+        return self.statistics.user_shares(histories, self.parameters["smoothing"])
 
     def contributions(self, history: csr_matrix, items: np.ndarray) -> np.ndarray | None:
         """Return the probability of each item of the history as its contribution to its own score, and nothing else."""
@@ -122,34 +107,22 @@ class Repeat(Model[RepeatSettings]):
         raise ValueError("repeat has no similarities between items; publish another model")
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
-        earlier, later = hold_out_window(interactions, self.params.window)
+        window = self.params.window
+        earlier, later = hold_out_window(interactions, window)
         pairs, happened = label_pairs(earlier, later)
-        prior, is_free = OWN_COUNTS.copy(), np.ones(len(FEATURES), dtype=bool)
-        if self.params.gap_strength is not None:
-            prior[GAP], is_free[GAP] = self.params.gap_strength, False
-        self.coefficients, highest, given = prior, -np.inf, self.params
-        for smoothing in SMOOTHINGS if given.smoothing is None else (given.smoothing,):
-            for half_life in self._half_lives(given):
-                statistics = ReturnStatistics.learn(earlier, half_life=half_life, smoothing=smoothing)
-                tried = given.model_copy(update={"half_life": half_life, "smoothing": smoothing})
-                coefficients, objective = prior, 0.0
-                if pairs.nnz:
-                    features = statistics.features(pairs, **self._feature_settings(tried))
-                    coefficients, objective = fit_logistic(features, happened, prior, is_free)
-                if objective > highest:
-                    highest, self.params, self.coefficients = objective, tried, coefficients
-        half_life, smoothing = self.params.half_life, self.params.smoothing or 0.0
-        self.statistics = ReturnStatistics.learn(interactions, half_life=half_life, smoothing=smoothing)
-
-    @staticmethod
-    def _half_lives(params: RepeatSettings) -> tuple[float | None, ...]:
-        if params.half_life is not None or params.window is None:
-            return (params.half_life,)
-        return tuple(multiple * params.window for multiple in HALF_LIVES)
-
-    @staticmethod
-    def _feature_settings(params: RepeatSettings) -> dict[str, Any]:
-        return {"half_life": params.half_life, "smoothing": params.smoothing, "window": params.window}
+        half_lives = (None,) if window is None else tuple(multiple * window for multiple in HALF_LIVES)
+        highest = -np.inf
+        for smoothing, half_life in itertools.product(SMOOTHINGS, half_lives):
+            tried = {"half_life": half_life, "smoothing": smoothing}
+            statistics = ReturnStatistics.learn(earlier, **tried)
+            coefficients, objective = OWN_COUNTS, 0.0
+            if pairs.nnz:
+                features = statistics.features(pairs, window=window, **tried)
+                coefficients, objective = fit_logistic(features, happened, OWN_COUNTS)
+            if objective > highest:
+                highest, self.parameters, self.coefficients = objective, {**tried, "window": window}, coefficients
+        chosen = {name: value for name, value in self.parameters.items() if name != "window"}
+        self.statistics = ReturnStatistics.learn(interactions, **chosen)
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
         scores = np.tile((-1.0 / (1.0 + self.item_degrees)).astype(np.float32), (histories.shape[0], 1))
@@ -158,10 +131,18 @@ class Repeat(Model[RepeatSettings]):
         return scores
 
     def _arrays(self) -> dict[str, np.ndarray]:
-        return {"coefficients": self.coefficients, **vars(self.statistics)}
+        parameters = np.array([np.nan if value is None else value for value in self.parameters.values()])
+        return {"coefficients": self.coefficients, "parameters": parameters, **vars(self.statistics)}
 
     def _restore(self, arrays: dict[str, np.ndarray]) -> None:
-        self.coefficients = arrays.pop("coefficients")
+        if "parameters" not in arrays:
+            raise ValueError(f"{self.name}: an earlier version saved this fit without its half-life; fit it anew")
+        self.coefficients, (half_life, smoothing, window) = arrays.pop("coefficients"), arrays.pop("parameters")
+        self.parameters = {
+            "half_life": None if np.isnan(half_life) else float(half_life),
+            "smoothing": float(smoothing),
+            "window": None if np.isnan(window) else int(window),
+        }
         self.statistics = ReturnStatistics(**arrays)
 
 

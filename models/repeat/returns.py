@@ -70,7 +70,6 @@ def _select_entries(matrix: csr_matrix, counts: np.ndarray) -> csr_matrix:
 
 
 FEATURES = ("constant", "count", "decayed", "recency", "item", "gap", "user", "breadth", "events")
-GAP = FEATURES.index("gap")
 MIN_RATE = 0.01  # of the decayed count, so that an event of long ago is no certain farewell
 MIN_HAZARD = 1e-6
 MIN_SHARE = 1e-3  # of repeats, in a log without any
@@ -125,7 +124,7 @@ class ReturnStatistics:
         found[2] = np.log(MIN_RATE + decayed_counts(histories, half_life))
         found[3] = np.log1p(newest)
         found[4] = logit(np.maximum(self.repeat_share[histories.indices], MIN_SHARE))
-        found[GAP] = self.log_hazard(histories.indices, newest, window)
+        found[5] = self.log_hazard(histories.indices, newest, window)
         found[6] = logit(np.maximum(share_of_user, MIN_SHARE))
         found[7] = np.log(np.repeat(np.maximum(lengths, 1), lengths))
         found[8] = np.log1p(self.events[histories.indices])

@@ -15,7 +15,9 @@ COMPONENT = {"component": "mrf_dense", "component_settings": {"l2": 20.0}}
 
 
 def make_mixture(log, **options):
-    return RepeatMixture(RepeatMixtureSettings(window=WINDOW, **COMPONENT)).fit(log, FitOptions(**options))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("oneclass.models.repeat.model.derive_window", lambda _: WINDOW)
+        return RepeatMixture(RepeatMixtureSettings(**COMPONENT)).fit(log, FitOptions(**options))
 
 
 @pytest.fixture(scope="module")
@@ -49,9 +51,9 @@ def test_scores_are_the_probabilities_of_both_parts(returning, fitted, component
         own = log[row]
         ages, repeats = own.event_ages, (own.data - 1).sum()
         oldest = ages.days[ages.starts[1:] - 1]
-        smoothing, overall = again.params.smoothing, again.statistics.overall[0]
+        smoothing, overall = again.parameters["smoothing"], again.statistics.overall[0]
         share = (repeats + smoothing * overall) / (own.data.sum() + smoothing)
-        features = 1, np.log1p((0.5 ** (oldest / again.params.half_life)).sum()), np.log(share / (1 - share))
+        features = 1, np.log1p((0.5 ** (oldest / again.parameters["half_life"])).sum()), np.log(share / (1 - share))
         rate = np.exp(fitted.rate @ [*features, np.log1p(own.nnz)])
         for item in range(80):
             above = of_component[row] > alone[row, item]
@@ -111,9 +113,9 @@ def test_a_component_that_reads_the_order_gets_it():
     assert np.isfinite(mixed.fit(ranked).scores(ranked)).all()
 
 
-@pytest.mark.parametrize("given", [{"component": "x"}, {"component": "repeat_mixture"}, {"component_score": "x"}])
+@pytest.mark.parametrize("given", [{"component": "x"}, {"component": "repeat_mixture"}])
 def test_a_component_that_ranks_no_new_items_is_refused(given):
-    with pytest.raises(ValueError, match=r"component: (\w+ is no model|mrf_sparse has no score x)"):
+    with pytest.raises(ValueError, match=r"component: \w+ is no model"):
         RepeatMixtureSettings(**given)
 
 

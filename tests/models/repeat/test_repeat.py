@@ -5,7 +5,7 @@ import pytest
 from scipy.sparse import csr_matrix
 
 from oneclass.models.repeat.model import Repeat, RepeatSettings
-from oneclass.models.repeat.returns import FEATURES
+from oneclass.models.repeat.returns import FEATURES, ReturnStatistics
 from tests.models.repeat.logs import WINDOW, compute_ndcg, simulate_log
 from tests.models.repeat.test_returns import by_pair, features_by_hand
 
@@ -24,9 +24,11 @@ def own_counts(log):
     return np.where(log.toarray() > 0, log.toarray(), -1 / (1.0 + log.getnnz(axis=0)))
 
 
-def test_scores_are_the_probabilities_of_the_equations(returning):
+def test_scores_are_the_probabilities_of_the_equations(returning, monkeypatch):
     log = returning[0]
-    model = Repeat(RepeatSettings(window=15, half_life=12.0, smoothing=4.0)).fit(log)
+    monkeypatch.setattr("oneclass.models.repeat.model.HALF_LIVES", (12.0 / 15,))
+    monkeypatch.setattr("oneclass.models.repeat.model.SMOOTHINGS", (4.0,))
+    model = Repeat(RepeatSettings(window=15)).fit(log)
     scores, features = model.scores(log), features_by_hand(by_pair(log), log.shape[1])
     for pair, own in features.items():
         assert scores[pair] == pytest.approx(1 / (1 + np.exp(-model.coefficients @ own)), rel=1e-5)
@@ -41,12 +43,14 @@ def test_recency_and_gaps_rank_better_than_own_counts(returning, fitted):
     assert gain.mean() > 3 * gain.std() / np.sqrt(len(gain)) and gain.mean() > 0.03
 
 
-def test_the_gap_term_pays_where_gaps_are_regular():
+def test_the_gap_term_pays_where_gaps_are_regular(monkeypatch):
     log, later = simulate_log(0.85, gap=60.0, gap_sd=0.15, seed=3)
     with_gaps = Repeat(RepeatSettings(window=WINDOW)).fit(log)
-    without = Repeat(RepeatSettings(window=WINDOW, gap_strength=0.0)).fit(log)
+    scores = with_gaps.scores(log)
+    monkeypatch.setattr(ReturnStatistics, "log_hazard", lambda self, items, age, window: np.zeros(len(items)))
+    without = Repeat(RepeatSettings(window=WINDOW)).fit(log)
     assert with_gaps.coefficients[FEATURES.index("gap")] > 0.1 and without.coefficients[FEATURES.index("gap")] == 0
-    gain = compute_ndcg(with_gaps.scores(log), later) - compute_ndcg(without.scores(log), later)
+    gain = compute_ndcg(scores, later) - compute_ndcg(without.scores(log), later)
     assert gain.mean() > 2 * gain.std() / np.sqrt(len(gain))
 
 
@@ -60,12 +64,14 @@ def test_probabilities_are_calibrated_on_the_next_window(returning, fitted):
         assert p[chosen].mean() == pytest.approx(happened[chosen].mean(), abs=0.06)
 
 
-def test_the_settings_are_those_of_the_highest_likelihood(returning, fitted):
+def test_the_half_life_and_the_smoothing_are_those_of_the_highest_likelihood(returning, fitted, monkeypatch):
     log = returning[0]
-    assert fitted.params.half_life in [multiple * WINDOW for multiple in (0.25, 1, 4, 16, 64)]
-    again = Repeat(fitted.params).fit(log)
-    np.testing.assert_array_equal(again.coefficients, fitted.coefficients)
-    assert fitted.settings.half_life is None and Repeat().fit(log).params.window is not None
+    assert fitted.parameters["half_life"] in [multiple * WINDOW for multiple in (0.25, 1, 4, 16, 64)]
+    assert Repeat().fit(log).parameters["window"] is not None
+    monkeypatch.setattr("oneclass.models.repeat.model.HALF_LIVES", (fitted.parameters["half_life"] / WINDOW,))
+    monkeypatch.setattr("oneclass.models.repeat.model.SMOOTHINGS", (fitted.parameters["smoothing"],))
+    alone = Repeat(RepeatSettings(window=WINDOW)).fit(log)
+    np.testing.assert_array_equal(alone.coefficients, fitted.coefficients)
 
 
 def test_without_times_own_counts_decide_and_then_popularity():
