@@ -38,7 +38,7 @@ class Model(Estimator[SettingsT], ABC):
         is_deterministic: whether a fit draws nothing at random, so that it is the same for every seed.
         is_iterative: whether a fit makes passes that improve the parameters: it can start at an earlier fit, and
             `on_epoch` may call `scores`, which then uses the parameters learned so far.
-        learns_attributes: whether the model scores items without an edge by what it learned of attributes itself.
+        scores_cold_items: whether `_scores` is right for items without an edge too, if the fit had attributes.
         explains_cheaply: whether `contributions` cost about as much as scores, so that all users can be explained.
         extra: the optional dependency of the package that the model needs, if any.
     """
@@ -46,7 +46,7 @@ class Model(Estimator[SettingsT], ABC):
     score_names: ClassVar[tuple[str, ...]] = ("score",)
     is_deterministic: ClassVar[bool] = False
     is_iterative: ClassVar[bool] = False
-    learns_attributes: ClassVar[bool] = False
+    scores_cold_items: ClassVar[bool] = False
     extra: ClassVar[str | None] = None
 
     explains_cheaply: bool = True
@@ -279,7 +279,7 @@ class Model(Estimator[SettingsT], ABC):
         """Score an unseen user with an empty history by popularity, and items without an edge by their attributes."""
         if users is None and (empty := histories.indptr[1:] == histories.indptr[:-1]).any():
             scores[empty] = self._fill_cold_columns(self.item_degrees.astype(np.float32))
-        return scores if self.learns_attributes else self._fill_cold_columns(scores)
+        return scores if self.scores_cold_items else self._fill_cold_columns(scores)
 
     def _fill_cold_columns(self, scores: np.ndarray) -> np.ndarray:
         """Set the scores of items without an edge, in place, to means of similar items, if the fit had attributes."""

@@ -47,11 +47,9 @@ class AnswersById:
         return cls.table_class
 
     def add_features(self, options: FitOptions) -> FitOptions:
-        """Return the options of a fit with the attributes of the table, where none are given."""
-        given = {name: getattr(options, name) for name in ("user_features", "item_features")}
-        return replace(
-            options, **{name: getattr(self.table, name) if value is None else value for name, value in given.items()}
-        )
+        """Return the options of a fit with the attributes of the items of the table, where none are given."""
+        features = self.table.item_features if options.item_features is None else options.item_features
+        return replace(options, item_features=features)
 
     def recommend(self, model: Any, histories: Any, users: Any, n: int, **choices: Any) -> pl.DataFrame:
         """Return `user_id`, `rank`, `item_id`, `score`, and `like_mean` and `like_sd` if the model has such."""

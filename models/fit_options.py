@@ -172,8 +172,8 @@ class FitOptions:
         validation: an autoencoder keeps the epoch of the best nDCG@100 on these users; other models ignore them.
         explicit_negatives: (users, items) CSR, items that training users considered and did not like, for a model whose
             settings say `reads_explicit_negatives`; None if the log has none.
-        item_features, user_features: (items, F) and (users, F) CSR, their attributes encoded by
-            `models.attributes.encoder`, in the order of the matrix; None without attributes.
+        item_features: (items, F) CSR, the items' attributes encoded by `models.attributes.encoder`, in the order of the
+            matrix; None without attributes.
         checkpoints: folder of the checkpoints from which an interrupted fit resumes; None for no checkpoints. Only some
             models write them.
         on_epoch: called after every pass.
@@ -189,7 +189,6 @@ class FitOptions:
     validation: ValidationUsers | None = None
     explicit_negatives: csr_matrix | None = None
     item_features: csr_matrix | None = None
-    user_features: csr_matrix | None = None
     checkpoints: Path | None = None
     on_epoch: Callable[[Epoch], None] = _ignore_epoch
     load_component: Callable[[str, ModelSettings], Any] = _raise_no_component
@@ -206,11 +205,8 @@ class FitOptions:
         """
         if self.start:
             self.start.check(model, shape)
-        for features, rows, side in zip(
-            (self.user_features, self.item_features), shape, ("users", "items"), strict=True
-        ):
-            if features is not None:
-                check_features(features, rows, side)
+        if self.item_features is not None:
+            check_features(self.item_features, shape[1])
         if self.validation:
             histories, targets = self.validation.histories.shape, self.validation.targets.shape
             if histories != targets or histories[1] != shape[1]:
@@ -247,7 +243,6 @@ class FitOptions:
             validation=self.validation,
             explicit_negatives=self.explicit_negatives,
             item_features=self.item_features,
-            user_features=self.user_features,
         )
 
 

@@ -49,7 +49,6 @@ class Interactions:
         item: str | None = None,
         weight: str | None = None,
         time: str | None = None,
-        users: Any = None,
         items: Any = None,
     ) -> None:
         """Read interactions.
@@ -61,8 +60,8 @@ class Interactions:
             user, item, weight, time: names of columns; by default the usual ones, of weights `weight` or `count`.
                 Without weights each row weighs 1. The weights of a pair add up. Times without a zone are in UTC, and
                 numbers are seconds since 1970.
-            users, items: attributes, frames with a row for each id and a column named as `user_id` or `item_id` are.
-                Texts become categories, lists of texts several categories, and numbers are numbers.
+            items: attributes, a frame with a row for each item and a column named as `item_id` is. Texts become
+                categories, lists of texts several categories, and numbers are numbers.
 
         Raises:
             TypeError: `data` is of another type.
@@ -77,17 +76,21 @@ class Interactions:
             ids = events["user_id"].unique().sort(), events["item_id"].unique().sort()
         self.events = events
         self.user_ids, self.item_ids = ids
-        self.users, self.items = _read_attributes(users, "user", user), _read_attributes(items, "item", item)
+        self.items = _read_attributes(items, item)
 
     @classmethod
     def from_matrix(
-        cls, matrix: Any, user_ids: Iterable[Any] | None = None, item_ids: Iterable[Any] | None = None, **tables: Any
+        cls,
+        matrix: Any,
+        user_ids: Iterable[Any] | None = None,
+        item_ids: Iterable[Any] | None = None,
+        items: Any = None,
     ) -> Self:
         """Name the rows and columns of a users x items matrix, whose entries are weights.
 
         Args:
             user_ids, item_ids: ids in the order of the rows and columns, their numbers by default.
-            tables: `users` and `items`, as in the constructor.
+            items: attributes, as in the constructor.
 
         Raises:
             TypeError: it is no matrix.
@@ -95,7 +98,7 @@ class Interactions:
         """
         if not (issparse(matrix) or isinstance(matrix, np.ndarray)):
             raise TypeError(f"a {type(matrix).__name__}; give a matrix of SciPy or an array of NumPy, of users x items")
-        found = cls(matrix, **tables)
+        found = cls(matrix, items=items)
         for side, given in (("user", user_ids), ("item", item_ids)):
             if given is None:
                 continue
@@ -114,7 +117,7 @@ class Interactions:
     def __repr__(self) -> str:
         users, items = self.shape
         known = [name for name in ("weight", "time") if name in self.events.columns]
-        tables = [f"attributes of {side}" for side in ("users", "items") if getattr(self, side) is not None]
+        tables = [] if self.items is None else ["attributes of items"]
         more = [*(f"{name}s" for name in known), *tables]
         return f"Interactions({users} users x {items} items, {len(self.events)} events{', '.join(['', *more])})"
 
@@ -138,14 +141,9 @@ class Interactions:
         return pl.DataFrame([*ids, pl.Series("weight", self.matrix.data)])
 
     @cached_property
-    def user_features(self) -> csr_matrix | None:
-        """The users' attributes as `FitOptions` takes them, float32 (users, F); None without attributes."""
-        return encode_attributes(self.users, self.user_ids, "user_id")
-
-    @cached_property
     def item_features(self) -> csr_matrix | None:
         """The items' attributes as `FitOptions` takes them, float32 (items, F); None without attributes."""
-        return encode_attributes(self.items, self.item_ids, "item_id")
+        return encode_attributes(self.items, self.item_ids)
 
     def rows(self, users: Any) -> np.ndarray:
         """Return the rows of users, int64.
@@ -188,7 +186,7 @@ class Interactions:
         """Write the tables as Parquet into a folder, which is made if missing."""
         (folder := Path(folder)).mkdir(parents=True, exist_ok=True)
         tables = {"events": self.events, "user_ids": self.user_ids.to_frame(), "item_ids": self.item_ids.to_frame()}
-        tables |= {side: table for side in ("users", "items") if (table := getattr(self, side)) is not None}
+        tables |= {} if self.items is None else {"items": self.items}
         for name, table in tables.items():
             table.write_parquet(folder / f"{name}.parquet")
 
@@ -197,7 +195,7 @@ class Interactions:
         """Read what `save` wrote."""
         tables = {file.stem: pl.read_parquet(file, glob=False) for file in Path(folder).glob("*.parquet")}
         found = cls.__new__(cls)
-        found.events, found.users, found.items = tables["events"], tables.get("users"), tables.get("items")
+        found.events, found.items = tables["events"], tables.get("items")
         found.user_ids, found.item_ids = (tables[f"{side}_ids"].to_series() for side in ("user", "item"))
         return found
 
@@ -262,33 +260,33 @@ def _read_matrix(data: Any) -> tuple[pl.DataFrame, tuple[pl.Series, pl.Series]]:
     return read_events(cells), (users.alias("user_id"), items.alias("item_id"))
 
 
-def _read_attributes(table: Any, side: str, id_column: str | None) -> pl.DataFrame | None:
+def _read_attributes(table: Any, id_column: str | None) -> pl.DataFrame | None:
     if table is None:
         return None
     if (frame := read_frame(table)) is None:
-        raise TypeError(f"{side}s: a {type(table).__name__}; give a frame with a row for each {side}")
-    choices = [name for name in (id_column, f"{side}_id", side, "id") if name in frame.columns]
+        raise TypeError(f"items: a {type(table).__name__}; give a frame with a row for each item")
+    choices = [name for name in (id_column, "item_id", "item", "id") if name in frame.columns]
     if not choices:
-        raise ValueError(f"{side}s: no column {side}_id among {', '.join(frame.columns)}; rename the column of ids")
-    frame = frame.rename({choices[0]: f"{side}_id"})
-    ids = read_ids(frame[f"{side}_id"], f"{side}s")
+        raise ValueError(f"items: no column item_id among {', '.join(frame.columns)}; rename the column of ids")
+    frame = frame.rename({choices[0]: "item_id"})
+    ids = read_ids(frame["item_id"], "items")
     if ids.is_duplicated().any():
-        raise ValueError(f"{side}s: {ids.filter(ids.is_duplicated())[0]!r} has several rows; give one for each {side}")
+        raise ValueError(f"items: {ids.filter(ids.is_duplicated())[0]!r} has several rows; give one for each item")
     return frame.with_columns(ids)
 
 
-def encode_attributes(table: pl.DataFrame | None, ids: pl.Series, name: str) -> csr_matrix | None:
+def encode_attributes(table: pl.DataFrame | None, ids: pl.Series) -> csr_matrix | None:
     """Return the features of ids, float32 (ids, F); those without a row of attributes have none."""
     if table is None:
         return None
-    if table[name].dtype != ids.dtype:
-        raise ValueError(f"attributes: {_compare_types(table[name], ids)}")
-    kinds = attribute_kinds(table, name)
+    if table["item_id"].dtype != ids.dtype:
+        raise ValueError(f"attributes: {_compare_types(table['item_id'], ids)}")
+    kinds = attribute_kinds(table, "item_id")
     casts = [pl.col(column).cast(pl.String if kind == "category" else pl.Float64)
              for column, kind in kinds.items() if kind != "categories"]  # fmt: skip
     features = FeatureEncoder.fit(table.with_columns(casts), kinds).encode(table.with_columns(casts))
     missing = csr_matrix(np.zeros((1, features.shape[1]), dtype=np.float32))
-    rows = _locate(ids, table[name]).fill_null(len(table)).to_numpy()
+    rows = _locate(ids, table["item_id"]).fill_null(len(table)).to_numpy()
     return csr_matrix(vstack([features, missing], format="csr")[rows])
 
 

@@ -154,5 +154,5 @@ def _make_split(table: Interactions, name: str, train: pl.DataFrame, test: pl.Da
     test = test.join(train, on=PAIR, how="anti")
     for side, events in (("training", train), ("test", test)):
         _require(not events.is_empty(), f"split {name!r}: no {side} event is left; take another cut, share or number")
-    sides = (Interactions(events, users=table.users, items=table.items) for events in (train, test))
+    sides = (Interactions(events, items=table.items) for events in (train, test))
     return Split(name, *sides)

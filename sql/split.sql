@@ -598,12 +598,6 @@ select item_index, item_id
 from indexed.new_items
 order by item_index
 
--- name: user_ids
--- One row per user, by index.
-select user_id
-from indexed.users
-order by user_index
-
 -- name: item_ids
 -- One row per item, by index, those that nobody likes at the end.
 select item_id

@@ -95,12 +95,9 @@ class NewItems:
 
     Attributes:
         nearest: float32 (new, items) CSR, the trained items most similar by attributes; a row's weights sum to one.
-        representation: what the model derives from the attributes itself, such as factors; None if it scores a new item
-            by its nearest items.
     """
 
     nearest: csr_matrix
-    representation: Any = None
 
     def nearest_items(self, n: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the n nearest trained items of each new item and their weights, the nearest first.
@@ -140,8 +137,7 @@ def fold_in_items(model: Any, features: csr_matrix) -> NewItems:
             f"the new items have {features.shape[1]} features and those of the fit {model.item_features.shape[1]}; "
             "encode both with one encoder"
         )
-    nearest = find_nearest(features, model.item_features, model.item_degrees > 0)
-    return NewItems(nearest, model.represent_items(features) if model.learns_attributes else None)
+    return NewItems(find_nearest(features, model.item_features, model.item_degrees > 0))
 
 
 def score_new_items(
@@ -154,8 +150,8 @@ def score_new_items(
 ) -> np.ndarray:
     """Score new items on the scale of `Model.scores`, so that both can be merged into one ranking.
 
-    A model that `learns_attributes` derives their scores from their attributes itself. Any other takes the mean of the
-    scores of the nearest trained items (`find_nearest`), weighted by their similarity.
+    Their scores are the mean of the scores of the nearest trained items (`find_nearest`), weighted by their similarity,
+    unless the model has a method `scores_of_new_items`.
 
     Args:
         histories, users, score: as in `Model.scores`.
@@ -167,14 +163,9 @@ def score_new_items(
     Raises:
         TypeError, ValueError: as in `Model.scores`.
     """
-    if not model.learns_attributes:
-        return new_items.average(model.scores(histories, users=users, score=score))
-    histories = model.check_histories(histories, users)
-    scores = model.scores_of_new_items(histories, new_items, users, score or model.score_names[0])
-    if users is None:
-        popularity = fill_cold_columns(model, model.item_degrees.astype(np.float32))
-        scores[np.diff(histories.indptr) == 0] = new_items.average(popularity)
-    return scores
+    if hasattr(type(model), "scores_of_new_items"):
+        return model.scores_of_new_items(histories, new_items, users)
+    return new_items.average(model.scores(histories, users=users, score=score))
 
 
 def fill_cold_columns(model: Any, scores: np.ndarray) -> np.ndarray:

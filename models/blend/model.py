@@ -12,7 +12,6 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, model_validator
 from scipy.sparse import csr_matrix
 
-from oneclass.models.attributes.new_items import NewItems, fold_in_items, score_new_items
 from oneclass.models.base import Model
 from oneclass.models.blend.score_normalization import find_scale, rescale_scores
 from oneclass.models.fit_options import Epoch, FitOptions
@@ -98,7 +97,6 @@ class Blend(Model[BlendSettings]):
 
     name = "blend"
     Settings = BlendSettings
-    learns_attributes = True
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         self.components: list[Model] = []
@@ -128,25 +126,6 @@ class Blend(Model[BlendSettings]):
             total += np.float32(component.weight) * rescale_scores(of_component, low, spread)
             spreads.append(spread)
         self.compute_once("spreads", lambda: spreads, histories)
-        return total
-
-    def represent_items(self, features: csr_matrix) -> list[NewItems]:
-        """The new items as each component represents them."""
-        return [fold_in_items(model, features) for model in self.components]
-
-    def scores_of_new_items(
-        self, histories: csr_matrix, new_items: NewItems, users: np.ndarray | None, score: str
-    ) -> np.ndarray:
-        """Add the components' scores of new items on the scales that those of all items have."""
-        total = np.zeros((histories.shape[0], new_items.nearest.shape[0]), dtype=np.float32)
-        for component, model, own in zip(
-            self.params.components, self.components, new_items.representation, strict=True
-        ):
-            with kernel_threads(self.threads):
-                known = model.scores(histories, users=users, score=component.score)
-                scale = find_scale(known, histories)
-            of_new = score_new_items(model, histories, own, users=users, score=component.score)
-            total += np.float32(component.weight) * rescale_scores(of_new, *scale)
         return total
 
     @property

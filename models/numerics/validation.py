@@ -84,22 +84,19 @@ def check_matrix(matrix: Any, name: str) -> None:
         )
 
 
-def check_features(features: object, rows: int, side: str) -> None:
-    """Refuse features that do not go with a side of the matrix.
-
-    Args:
-        side: `items` or `users`.
+def check_features(features: object, items: int) -> None:
+    """Refuse features that do not go with the items of the matrix.
 
     Raises:
         TypeError: they are no `csr_matrix`.
         ValueError: their number of rows differs, or a value is not finite.
     """
     if not isinstance(features, csr_matrix):
-        raise TypeError(f"features of {side}: a {type(features).__name__}; give a scipy.sparse.csr_matrix")
-    if features.shape[0] != rows:
-        raise ValueError(f"features of {side}: {features.shape[0]} rows for {rows} {side} of the matrix; give one each")
+        raise TypeError(f"features of items: a {type(features).__name__}; give a scipy.sparse.csr_matrix")
+    if features.shape[0] != items:
+        raise ValueError(f"features of items: {features.shape[0]} rows for {items} items of the matrix; give one each")
     if not np.isfinite(features.data).all():
-        raise ValueError(f"features of {side}: a value is not finite; leave out what is missing")
+        raise ValueError("features of items: a value is not finite; leave out what is missing")
 
 
 def count_item_degrees(matrix: csr_matrix) -> np.ndarray:

@@ -42,7 +42,6 @@ from oneclass.models.random_graph.posterior import (
     ITEM_FACTORS,
     PrecisionPosterior,
     VertexPosterior,
-    VertexPrior,
 )
 from oneclass.models.random_graph.settings import RandomGraphSettings
 
@@ -63,17 +62,10 @@ def bound_of_users(block: UserBlock, state: int, t: int, items: VertexPosterior,
         return RandomGraphPosterior(VertexPosterior(**block.read(state)), items, taus).bound_of_users(graph)
 
 
-def sum_bias_message(
-    block: UserBlock, state: int, t: int, items: VertexPosterior, taus: PrecisionPosterior, step: float
-) -> np.ndarray:
-    """Algorithm 1, lines 7 and 10: update the users' biases, if learned, and return the message for the items' biases
-    (`models.random_graph.messages`). The users are written as `state` + 1.
-    """
+def sum_bias_message(block: UserBlock, state: int, t: int, items: VertexPosterior) -> np.ndarray:
+    """Return the message for the items' biases (`models.random_graph.messages`), Algorithm 1, line 10."""
     with kernel_threads(block.config.threads):
         graph, users = _draw_block_graph(block, len(items.mean), t), VertexPosterior(**block.read(state))
-        if block.config.settings.user_biases:
-            RandomGraphPosterior(users, items, taus).update_user_biases(graph, step)
-            block.write(state + 1, vars(users))
         return sum_bias_parameters(items.arrays, users.table(), *_group_by_item(graph))
 
 
@@ -85,11 +77,9 @@ def sum_message(
     Returns:
         The message (`models.random_graph.messages`), and the users' sums for eq. 20.
     """
-    settings = block.config.settings
     with kernel_threads(block.config.threads):
         graph, users = _draw_block_graph(block, len(items.mean), t), VertexPosterior(**block.read(state))
-        joint = settings.joint_bias and settings.user_biases
-        RandomGraphPosterior(users, items, taus).update_users(graph, step, joint=joint)
+        RandomGraphPosterior(users, items, taus).update_users(graph, step)
         block.write(state + 1, vars(users))
         return sum_parameters(items.arrays, users.table(), *_group_by_item(graph)), users.squares()
 
@@ -117,25 +107,22 @@ def start_distributed_fit(
     with partition_users(interactions, config.settings.blocks, config, options, "random_graph") as blocks:
         blocks.share({"weights": weights})
         blocks.write_users(vars(q.users))
-        items, taus, item_prior = q.items, q.taus, q.item_prior
+        items, taus = q.items, q.taus
         del q  # its users lie on disk
-        yield DistributedGraphPosterior(blocks, items, taus, item_prior)
+        yield DistributedGraphPosterior(blocks, items, taus)
 
 
 class DistributedGraphPosterior:
     """q of all parameters except H during a fit by blocks, with the interface of a `RandomGraphPosterior`.
 
     Attributes:
-        items, taus, item_prior: as in a `RandomGraphPosterior`.
+        items, taus: as in a `RandomGraphPosterior`.
         messages: each block's latest, float32 (items, numbers), if some are fixed while others are refreshed.
         total: float64 (items, numbers), their sum.
     """
 
-    def __init__(
-        self, blocks: UserBlocks, items: VertexPosterior, taus: PrecisionPosterior, item_prior: VertexPrior | None
-    ) -> None:
+    def __init__(self, blocks: UserBlocks, items: VertexPosterior, taus: PrecisionPosterior) -> None:
         self.blocks, self.items, self.taus, self.settings = blocks, items, taus, blocks[0].config.settings
-        self.item_prior = item_prior
         self.refreshed = min(self.settings.refreshed or len(blocks), len(blocks))
         self.squares = np.zeros((len(blocks), 2))
         self.messages: dict[int, np.ndarray] = {}
@@ -148,45 +135,37 @@ class DistributedGraphPosterior:
 
     def gather(self) -> RandomGraphPosterior:
         """Return the posterior with all users in memory."""
-        return RandomGraphPosterior(self.users, self.items, self.taus, None, self.item_prior)
+        return RandomGraphPosterior(self.users, self.items, self.taus)
 
     def iterate(self, t: int, step: float) -> dict[str, float]:
         """Run lines 5 to 20 of Algorithm 1; the bound is that of the beginning of the iteration."""
         values = {"bound": self.bound(t)} if self.settings.evaluates_bound(t) else {}
-        if self.item_prior is not None:
-            self.item_prior.fit(self.items)
         at_once = self.refreshed if self.messages else len(self.blocks)
         turns = [self.blocks[first : first + at_once] for first in range(0, len(self.blocks), at_once)]
         items_step = 1 - (1 - step) ** (1 / len(turns)) if len(turns) > 1 else step
         for turn in turns:
             self._refresh(turn, t, step, items_step)
-        if self.settings.learn_tau and t > self.settings.t_tau:
-            self.taus.update((*self.squares.sum(axis=0), *self.items.squares(self.item_prior)), step)
+        if self.settings.learns_tau(t):
+            self.taus.update((*self.squares.sum(axis=0), *self.items.squares()), step)
         return values
 
     def bound(self, t: int) -> float:
         """Return the bound of eq. 12 on H^(t)."""
         of_users = sum(self.blocks.map_blocks(bound_of_users, t, self.items, self.taus))
-        clamped = not self.settings.user_biases
-        return combine_bound(of_users, self.items, self.taus, clamped=clamped, item_prior=self.item_prior)
+        return combine_bound(of_users, self.items, self.taus)
 
     def _refresh(self, turn: Sequence[UserBlock], t: int, step: float, items_step: float) -> None:
         """Update the users of some blocks, and then the items by eq. 21."""
-        joint = self.settings.joint_bias
-        taus = self.taus.mean(ITEM_FACTORS), self.taus.mean(ITEM_BIAS)
         self._subtract_messages(turn)
-        if not joint:
-            fresh = self.blocks.map_blocks(
-                sum_bias_message, t, self.items, self.taus, step, of=turn, writes=self.settings.user_biases
-            )
-            update_item_biases(self.items, self.total, fresh, taus[1], items_step, self.item_prior)
+        fresh = self.blocks.map_blocks(sum_bias_message, t, self.items, of=turn)
+        update_item_biases(self.items, self.total, fresh, self.taus.mean(ITEM_BIAS), items_step)
         answers = self.blocks.map_blocks(sum_message, t, self.items, self.taus, step, of=turn, writes=True)
         for block, (message, squares) in zip(turn, answers, strict=True):
             self.squares[block.number] = squares
             self.total += message
             if self.refreshed < len(self.blocks):
                 self.messages[block.number] = message
-        update_item_factors(self.items, self.total, taus, items_step, joint=joint, prior=self.item_prior)
+        update_item_factors(self.items, self.total, self.taus.mean(ITEM_FACTORS), items_step)
 
     def _subtract_messages(self, turn: Sequence[UserBlock]) -> None:
         """Subtract the messages that are about to be replaced."""

@@ -28,9 +28,9 @@ from oneclass.models.random_graph.posterior import (
     USER_FACTORS,
     PrecisionPosterior,
     VertexPosterior,
-    VertexPrior,
-    prior_arrays,
 )
+
+T_EPSILON = 10  # iterations with a step size of one
 
 
 @dataclass(frozen=True)
@@ -82,12 +82,12 @@ class GraphSampler:
         return HiddenGraph(self.likes, negatives, self.likes_by_item, turned)
 
 
-def step_sizes(iterations: int, t_epsilon: int) -> Iterator[float]:
+def step_sizes(iterations: int) -> Iterator[float]:
     """epsilon_t for t = 1, 2, ...: Algorithm 1, lines 2, 3 and 22 to 25."""
     accumulator, step = 0.0, 1.0
     for t in range(1, iterations + 1):
         yield step
-        delta = t - t_epsilon
+        delta = t - T_EPSILON
         if delta > 0:
             accumulator = (1.0 - delta**-0.6) * accumulator + 1.0
             step = 1.0 / accumulator
@@ -100,118 +100,68 @@ class RandomGraphPosterior:
     Attributes:
         users, items: the Gaussian factors.
         taus: the Gamma factors.
-        user_prior, item_prior: the prior means by attributes; None for means of zero.
     """
 
     users: VertexPosterior
     items: VertexPosterior
     taus: PrecisionPosterior
-    user_prior: VertexPrior | None = None
-    item_prior: VertexPrior | None = None
 
-    def copy_earlier(self, start: Start, *, clamped: bool, learned_taus: bool) -> None:
+    def copy_earlier(self, start: Start, *, learned_taus: bool) -> None:
         """Start at the posterior of an earlier fit; precisions that it learned are then fixed.
 
         A cold fit stops while the precisions still grow, and the more they grow the worse it ranks: learned further
         with every warm start they would shrink the factors away.
-
-        Args:
-            clamped: whether the users' biases are zero.
         """
         before = start.previous.posterior
         for own, old, rows in ((self.users, before.users, start.users), (self.items, before.items, start.items)):
             for array, other in zip(own.arrays, old.arrays, strict=True):
                 copy_rows(array, other, rows)
-        if clamped:
-            self.users.bias_mean[:], self.users.bias_precision[:] = 0, np.inf
         if learned_taus:
             self.taus.rate = self.taus.shape * before.taus.rate / before.taus.shape
             self.taus.fixed = True
 
-    def update_priors(self) -> None:
-        """Fit the maps of the attributes to the posterior means."""
-        for prior, side in ((self.user_prior, self.users), (self.item_prior, self.items)):
-            if prior is not None:
-                prior.fit(side)
-
-    def update_user_biases(self, graph: HiddenGraph, step: float) -> None:
-        """Eq. 19, Algorithm 1, line 7."""
-        parts = graph.likes, graph.negatives
-        _update_biases(self.users, self.items, parts, self.taus.mean(USER_BIAS), step, self.user_prior)
-
     def update_item_biases(self, graph: HiddenGraph, step: float) -> None:
-        """Algorithm 1, line 10."""
-        parts = graph.likes_by_item, graph.negatives_by_item
-        _update_biases(self.items, self.users, parts, self.taus.mean(ITEM_BIAS), step, self.item_prior)
+        """Eq. 19, Algorithm 1, line 10. The users' biases are clamped at zero, as in section 6."""
+        parts, bounds = (graph.likes_by_item, graph.negatives_by_item), partition_shards(graph.likes_by_item[0])
+        tau = np.float32(self.taus.mean(ITEM_BIAS))
+        update_biases(self.items.arrays, self.users.table(), *parts, bounds, tau, np.float32(step))
 
-    def update_users(self, graph: HiddenGraph, step: float, *, joint: bool = False) -> None:
-        """Eq. 17 and 18, Algorithm 1, line 13; with `joint`, factors and bias are one block."""
-        taus = self.taus.mean(USER_FACTORS), self.taus.mean(USER_BIAS)
-        parts = graph.likes, graph.negatives
-        update_side(self.users, self.items, parts, taus, step, joint=joint, prior=self.user_prior)
+    def update_users(self, graph: HiddenGraph, step: float) -> None:
+        """Eq. 17 and 18, Algorithm 1, line 13."""
+        update_side(self.users, self.items, (graph.likes, graph.negatives), self.taus.mean(USER_FACTORS), step)
 
-    def update_items(self, graph: HiddenGraph, step: float, *, joint: bool = False) -> None:
+    def update_items(self, graph: HiddenGraph, step: float) -> None:
         """Algorithm 1, line 16."""
-        taus = self.taus.mean(ITEM_FACTORS), self.taus.mean(ITEM_BIAS)
         parts = graph.likes_by_item, graph.negatives_by_item
-        update_side(self.items, self.users, parts, taus, step, joint=joint, prior=self.item_prior)
+        update_side(self.items, self.users, parts, self.taus.mean(ITEM_FACTORS), step)
 
     def update_taus(self, step: float) -> None:
         """Eq. 20, Algorithm 1, line 20."""
-        self.taus.update(self.users.squares(self.user_prior) + self.items.squares(self.item_prior), step)
+        self.taus.update(self.users.squares() + self.items.squares(), step)
 
     def bound(self, graph: HiddenGraph) -> float:
         """The lower bound of eq. 12 for a given H, in nats, with every xi at its optimum (eq. 16)."""
-        clamped = not np.isfinite(self.users.bias_precision).all()
-        of_users = self.bound_of_users(graph)
-        return combine_bound(of_users, self.items, self.taus, clamped=clamped, item_prior=self.item_prior)
+        return combine_bound(self.bound_of_users(graph), self.items, self.taus)
 
     def bound_of_users(self, graph: HiddenGraph) -> float:
         """The terms of the edges and of the users; those of users in blocks add up."""
         parts, bounds = (graph.likes, graph.negatives), partition_shards(graph.likes[0])
         edges = float(edge_bound(self.users.arrays, self.items.table(), *parts, bounds).sum())
-        return edges + self.users.bound(self.taus, USER_FACTORS, USER_BIAS, self.user_prior)
+        return edges + self.users.bound(self.taus, USER_FACTORS, USER_BIAS)
 
 
-def combine_bound(
-    of_users: float,
-    items: VertexPosterior,
-    taus: PrecisionPosterior,
-    *,
-    clamped: bool,
-    item_prior: VertexPrior | None = None,
-) -> float:
-    """The bound of eq. 12 from the terms of the edges and users; `clamped`: the users' biases are."""
-    total = of_users + items.bound(taus, ITEM_FACTORS, ITEM_BIAS, item_prior)
-    return total + sum(taus.bound(tau) for tau in range(4) if not (clamped and tau == USER_BIAS))
+def combine_bound(of_users: float, items: VertexPosterior, taus: PrecisionPosterior) -> float:
+    """The bound of eq. 12 from the terms of the edges and users."""
+    total = of_users + items.bound(taus, ITEM_FACTORS, ITEM_BIAS)
+    return total + sum(taus.bound(tau) for tau in (USER_FACTORS, ITEM_FACTORS, ITEM_BIAS))
 
 
 def update_side(
-    side: VertexPosterior,
-    other: VertexPosterior,
-    parts: tuple[Adjacency, Adjacency],
-    taus: tuple[float, float],
-    step: float,
-    *,
-    joint: bool,
-    prior: VertexPrior | None = None,
+    side: VertexPosterior, other: VertexPosterior, parts: tuple[Adjacency, Adjacency], tau: float, step: float
 ) -> None:
     """Update the factors of one side in place; `other` is the fixed side."""
-    precisions = np.float32(taus[0]), np.float32(taus[1])
-    posterior, bounds = (side.arrays, prior_arrays(prior, side)), partition_shards(parts[0][0])
-    update_factors(*posterior, other.table(), *parts, bounds, precisions, np.float32(step), joint)
-
-
-def _update_biases(
-    side: VertexPosterior,
-    other: VertexPosterior,
-    parts: tuple[Adjacency, Adjacency],
-    tau: float,
-    step: float,
-    prior: VertexPrior | None,
-) -> None:
-    posterior, bounds = (side.arrays, prior_arrays(prior, side)), partition_shards(parts[0][0])
-    update_biases(*posterior, other.table(), *parts, bounds, np.float32(tau), np.float32(step))
+    bounds = partition_shards(parts[0][0])
+    update_factors(side.arrays, other.table(), *parts, bounds, np.float32(tau), np.float32(step))
 
 
 class ExplicitNegativeSampler(GraphSampler):
@@ -227,14 +177,11 @@ class ExplicitNegativeSampler(GraphSampler):
 
     A user with d_m likes and D_m observed negatives has max(d_m - D_m, 0) random ones, drawn as before (section 4.1),
     from what is left of pi: never a like, and never an observed negative. Leaving some of more than d_m observed ones
-    out would say that a considered item was not considered, and raise the user's logits by log(D_m / d_m). Where the
-    log tells of all that was considered, the random ones are of items that were not: they lower `like`, and without
-    `fill` R is empty.
+    out would say that a considered item was not considered, and raise the user's logits by log(D_m / d_m).
 
     Args:
         likes, weights, seed, units: as of a `GraphSampler`.
         observed: the observed negatives by user, none of them a like; items without a weight may be among them.
-        fill: draw random ones beside them.
     """
 
     def __init__(
@@ -244,18 +191,16 @@ class ExplicitNegativeSampler(GraphSampler):
         weights: np.ndarray,
         seed: int,
         units: np.ndarray,
-        *,
-        fill: bool = True,
     ) -> None:
         super().__init__(likes, weights, seed, units)
-        self.observed, self.fill = observed, fill
+        self.observed = observed
         self.known = merge_graphs(likes, observed)
         wanted = np.diff(likes[0]) - np.diff(observed[0])
         self._starts = negative_starts(self.known, weights, wanted)
 
     def negatives(self, iteration: int) -> Adjacency:
         """The negatives of one iteration, by user: the observed ones, then the random ones."""
-        return merge_graphs(self.observed, super().negatives(iteration)) if self.fill else self.observed
+        return merge_graphs(self.observed, super().negatives(iteration))
 
 
 def explicit_negative_edges(interactions: csr_matrix, explicit_negatives: csr_matrix) -> Adjacency:

@@ -9,7 +9,7 @@ from oneclass.models.negatives.sampling import HEAVY_USER_RATIO, allocate_draw_s
 from oneclass.models.numerics.cholesky import SLACK, solve_in_lanes, solve_in_rows
 from oneclass.models.numerics.logistic_bound import best_bound_of_square
 from oneclass.models.numerics.random_numbers import GOLDEN, mix, purpose
-from oneclass.models.numerics.simd import F32_WIDTH, ZERO, aligned_zeros, broadcast, copy, element, pad_width, scale
+from oneclass.models.numerics.simd import F32_WIDTH, ZERO, aligned_zeros, broadcast, element, pad_width, scale
 from oneclass.models.numerics.simd_tiles import load_tile, store_tile, transpose_tile
 from oneclass.models.random_graph.edges import (
     BATCH,
@@ -36,10 +36,8 @@ FOLD_IN = purpose("random graph: fold-in")
 
 
 @njit(**INLINED)
-def natural_parameters(sums, own_bias, solution, size, factors, tau, tau_bias):
-    """P (eq. 15; its lower triangle, in place) and z of one vertex; `size` is K, or K + 1 if the bias is updated
-    too.
-    """
+def natural_parameters(sums, own_bias, solution, factors, tau):
+    """P (eq. 15; its lower triangle, in place) and z of one vertex, whose bias is fixed."""
     stride, ones, pulls, spreads = (
         pad_width(factors + 1),
         ones_start(factors),
@@ -49,24 +47,8 @@ def natural_parameters(sums, own_bias, solution, size, factors, tau, tau_bias):
     for row in range(factors):
         sums[row * stride + row] += sums[spreads + row] + tau
         solution[row] = sums[pulls + row]
-    if size == factors:  # the own bias is fixed
-        for row in range(factors):
-            solution[row] -= own_bias * sums[ones + row]
-    else:
-        copy(sums, factors * stride, sums, ones, stride)
-        sums[factors * stride + factors] += tau_bias
-        solution[factors] = sums[pulls + factors]
-
-
-@njit(**INLINED)
-def add_prior_means(solution, size, factors, taus, prior, vertex):
-    """Add the prior precisions times the prior means to z of one vertex; `prior` is empty where all means are zero."""
-    means, bias_means = prior
-    if len(means) > 0:
-        for row in range(factors):
-            solution[row] += taus[0] * means[vertex, row]
-        if size > factors:
-            solution[factors] += taus[1] * bias_means[vertex]
+    for row in range(factors):
+        solution[row] -= own_bias * sums[ones + row]
 
 
 @njit(**INLINED)
@@ -81,113 +63,95 @@ def _step_row(sums, stride, row, solution, step, eta, omega):
 
 
 @njit(**OPTIONS)
-def _step_factors(sums, stride, solution, step, mean, precision, vertex):
+def step_precisions(sums, stride, solution, step, mean, precision, vertex):
+    """Eq. 17, and the precisions of eq. 18, which are the diagonal of the new P.
+
+    The arrays of the posterior come one by one: numba counts references to what it takes from a tuple.
+    """
     for row in range(mean.shape[1]):
         eta, omega = mean[vertex, row], precision[vertex, row]
         precision[vertex, row] = _step_row(sums, stride, row, solution, step, eta, omega)
 
 
-@njit(**OPTIONS)
-def step_precisions(sums, stride, size, solution, step, mean, precision, bias_mean, bias_precision, vertex):
-    """Eq. 17, and the precisions of eq. 18, which are the diagonal of the new P.
-
-    The arrays of the posterior come one by one: numba counts references to what it takes from a tuple.
-    """
-    _step_factors(sums, stride, solution, step, mean, precision, vertex)
-    if size > mean.shape[1]:
-        row, eta, omega = size - 1, bias_mean[vertex], bias_precision[vertex]
-        bias_precision[vertex] = _step_row(sums, stride, row, solution, step, eta, omega)
-
-
 @njit(**INLINED)
-def update_vertex(sums, stride, size, solution, step, posterior, vertex):
-    """Eq. 17 and 18: q of one vertex from P (in `sums`) and z (in `solution`); `size` is K, or K + 1 with its bias."""
-    mean, precision, bias_mean, bias_precision = posterior
+def update_vertex(sums, stride, solution, step, mean, precision, vertex):
+    """Eq. 17 and 18: the factors of one vertex from P (in `sums`) and z (in `solution`)."""
     factors = mean.shape[1]
-    step_precisions(sums, stride, size, solution, step, mean, precision, bias_mean, bias_precision, vertex)
-    solve_in_rows(sums, stride, size, solution)
+    step_precisions(sums, stride, solution, step, mean, precision, vertex)
+    solve_in_rows(sums, stride, factors, solution)
     for row in range(factors):
         mean[vertex, row] = solution[row]
-    if size > factors:
-        bias_mean[vertex] = solution[factors]
 
 
 @njit(**OPTIONS)
-def _solve_group(group, lanes, stride, size, least, posterior, first, count):
+def _solve_group(group, lanes, stride, least, mean, first, count):
     """The means of eq. 18 of the vertices first .. first + count - 1, at most F32_WIDTH.
 
     Args:
         group: float32 (F32_WIDTH, sums), of each vertex P in rows of `stride`, and behind them z.
         lanes: float32, room for the same, a vertex in each lane.
     """
+    size = mean.shape[1]
     zero, row_step, flat = broadcast(ZERO), (size + 1) * F32_WIDTH, group.reshape(-1)
     for row in range(size + 1):
         for lane in range(0, min(row + 1, size), F32_WIDTH):
             tile = load_tile(ROWS_16, zero, flat, row * stride + lane, group.shape[1])
             store_tile(lanes, row * row_step + lane * F32_WIDTH, F32_WIDTH, transpose_tile(tile))
     solve_in_lanes(lanes, size, zero, least)
-    mean, _, bias_mean, _ = posterior
-    factors = mean.shape[1]
     for place in range(count):
-        for row in range(factors):
+        for row in range(size):
             mean[first + place, row] = element(lanes, size * row_step + row * F32_WIDTH + place)
-        if size > factors:
-            bias_mean[first + place] = element(lanes, size * row_step + factors * F32_WIDTH + place)
 
 
 @njit(parallel=True, **OPTIONS)
-def update_factors(posterior, prior, table, likes, negatives, bounds, taus, step, joint):
-    """Update q(u_m) of every vertex of one side in place, eq. 17 and 18; with `joint`, of (u_m, b_m) together.
+def update_factors(posterior, table, likes, negatives, bounds, tau, step):
+    """Update q(u_m) of every vertex of one side in place, eq. 17 and 18.
 
     Args:
         posterior: float32 mean (M, K), precision (M, K), bias mean (M,), bias precision (M,).
-        prior: float32 prior means (M, K), of biases (M,); both empty if all are zero.
         table: packed rows of the other side.
         likes, negatives: (starts int64 (M + 1,), neighbours int32), the two parts of the hidden graph.
         bounds: int64, where the shards of vertices begin and end.
-        taus: E[tau_u], E[tau_bu], float32.
+        tau: E[tau_u], float32.
         step: epsilon_t, float32.
-        joint: maximise over factors and bias as one block, instead of in two passes.
     """
-    mean, precision, bias_mean, bias_precision = posterior
+    mean, precision, _, _ = posterior
     factors = mean.shape[1]
-    size = factors + 1 if joint else factors
-    stride, least = pad_width(factors + 1), step * min(taus[0], taus[1])
+    stride, least = pad_width(factors + 1), step * tau
     for shard in prange(len(bounds) - 1):
         rows, own, sums, columns = allocate_workspace(factors)
         group = aligned_zeros(F32_WIDTH * len(sums)).reshape(F32_WIDTH, len(sums))
-        lanes = aligned_zeros((size + 1 + SLACK) * (size + 1) * F32_WIDTH + F32_WIDTH * F32_WIDTH)
-        solution = np.zeros(size, dtype=np.float32)
+        lanes = aligned_zeros((factors + 1 + SLACK) * (factors + 1) * F32_WIDTH + F32_WIDTH * F32_WIDTH)
+        solution = np.zeros(factors, dtype=np.float32)
         first = bounds[shard]
         for vertex in range(bounds[shard], bounds[shard + 1]):
             sums = group[vertex - first]
             load_own_vertex(own, vertex, posterior)
             add_edges(rows, own, sums, columns, table, (likes, negatives), vertex, factors)
-            natural_parameters(sums, own[factors], solution, size, factors, taus[0], taus[1])
-            add_prior_means(solution, size, factors, taus, prior, vertex)
-            step_precisions(sums, stride, size, solution, step, mean, precision, bias_mean, bias_precision, vertex)
-            sums[size * stride : size * stride + size] = solution
+            natural_parameters(sums, own[factors], solution, factors, tau)
+            step_precisions(sums, stride, solution, step, mean, precision, vertex)
+            sums[factors * stride : factors * stride + factors] = solution
             if vertex - first == F32_WIDTH - 1 or vertex == bounds[shard + 1] - 1:
-                _solve_group(group, lanes, stride, size, least, posterior, first, vertex + 1 - first)
+                _solve_group(group, lanes, stride, least, mean, first, vertex + 1 - first)
                 first = vertex + 1
 
 
 @njit(parallel=True, **OPTIONS)
-def fold_in_users(posterior, prior, table, likes, starts, draws, bounds, taus, iterations, joint):
+def fold_in_users(posterior, table, likes, starts, draws, bounds, tau, iterations):
     """Find q(u_m) of users who were not in training in place, the items fixed: each iteration draws new negatives.
 
     Steps are one at first, and then average over the draws. A user has all updates before the next one, since for one
     user a call, and a parallel loop too, takes as long as the update.
 
     Args:
-        posterior, prior, table, bounds, joint: as in `update_factors`.
+        posterior, table, bounds: as in `update_factors`.
         likes, starts: the histories, and the `room` for their negatives.
         draws: (pi, its alias table, seed, units) as in `models.negatives.sampling.draw_negatives`.
-        taus: E[tau_u] and E[tau_bu], float32.
+        tau: E[tau_u], float32.
     """
     pi, alias, seed, units = draws
-    factors = posterior[0].shape[1]
-    size = factors + 1 if joint else factors
+    mean, precision, _, _ = posterior
+    factors = mean.shape[1]
     stride = pad_width(factors + 1)
     negatives = np.empty(starts[-1], dtype=np.int32)
     heavy = np.int64(
@@ -195,7 +159,7 @@ def fold_in_users(posterior, prior, table, likes, starts, draws, bounds, taus, i
     )  # a bare HEAVY has a type of its own, for which `draw_user_negatives` would be compiled once more
     for shard in prange(len(bounds) - 1):
         rows, own, sums, columns = allocate_workspace(factors)
-        solution = np.zeros(size, dtype=np.float32)
+        solution = np.zeros(factors, dtype=np.float32)
         scratch = allocate_draw_scratch(len(pi))
         for user in range(bounds[shard], bounds[shard + 1]):
             for t in range(1, iterations + 1):
@@ -205,13 +169,12 @@ def fold_in_users(posterior, prior, table, likes, starts, draws, bounds, taus, i
                 step = np.float32(1.0 / max(t - 3, 1))
                 load_own_vertex(own, user, posterior)
                 add_edges(rows, own, sums, columns, table, (likes, (starts, negatives)), user, factors)
-                natural_parameters(sums, own[factors], solution, size, factors, taus[0], taus[1])
-                add_prior_means(solution, size, factors, taus, prior, user)
-                update_vertex(sums, stride, size, solution, step, posterior, user)
+                natural_parameters(sums, own[factors], solution, factors, tau)
+                update_vertex(sums, stride, solution, step, mean, precision, user)
 
 
 @njit(parallel=True, **OPTIONS)
-def update_biases(posterior, prior, table, likes, negatives, bounds, tau_bias, step):
+def update_biases(posterior, table, likes, negatives, bounds, tau_bias, step):
     """Update q(b_m) of every vertex of one side, eq. 19, in place; arguments as in `update_factors`."""
     mean, _, bias_mean, bias_precision = posterior
     factors = mean.shape[1]
@@ -222,8 +185,6 @@ def update_biases(posterior, prior, table, likes, negatives, bounds, tau_bias, s
             weight_sum, z = add_bias_edges(
                 rows, own, columns, table, (likes, negatives), vertex, factors, np.float64(tau_bias)
             )
-            if len(prior[1]) > 0:
-                z += tau_bias * prior[1][vertex]
             old = bias_precision[vertex]
             new = step * weight_sum + (1 - step) * old
             bias_mean[vertex] = (step * z + (1 - step) * old * bias_mean[vertex]) / new

@@ -7,8 +7,8 @@ has,
 
     the lower triangle of sum w E[x x'], row by row,    and behind it    sum (g - 1/2 - w E[b_m]) E[x].
 
-The last row, of the item's bias, is there also where the bias is updated by itself: the factors need it as E[b_n] times
-that row. That update of the bias (eq. 19) has a message of its own, float64 (items, 2), the sums of its P and z.
+The last row is of the item's bias, E[b_n] times which the factors need. The update of the bias (eq. 19) has a message
+of its own, float64 (items, 2), the sums of its P and z.
 """
 
 import numpy as np
@@ -26,8 +26,8 @@ from oneclass.models.random_graph.edges import (
     pulls_start,
     spreads_start,
 )
-from oneclass.models.random_graph.kernels import add_prior_means, update_vertex
-from oneclass.models.random_graph.posterior import VertexPosterior, VertexPrior, prior_arrays
+from oneclass.models.random_graph.kernels import update_vertex
+from oneclass.models.random_graph.posterior import VertexPosterior
 
 
 def message_size(factors: int) -> int:
@@ -87,7 +87,6 @@ def update_item_biases(
     fresh: list[np.ndarray],
     tau: float,
     step: float,
-    prior: VertexPrior | None = None,
 ) -> None:
     """Eq. 19 for every item in place, Algorithm 1, line 10.
 
@@ -101,8 +100,6 @@ def update_item_biases(
     last = factors * (factors + 1) // 2  # where the row of the bias begins
     weight = tau + fixed[:, last + factors]
     z = fixed[:, -1] - np.einsum("nk,nk->n", fixed[:, last : last + factors], items.mean)
-    if prior is not None:
-        z += tau * prior.bias_means
     for message in fresh:
         weight += message[:, 0]
         z += message[:, 1]
@@ -112,45 +109,32 @@ def update_item_biases(
     items.bias_precision[:] = new
 
 
-def update_item_factors(
-    items: VertexPosterior,
-    total: np.ndarray,
-    taus: tuple[float, float],
-    step: float,
-    *,
-    joint: bool,
-    prior: VertexPrior | None = None,
-    shards: int = 64,
-) -> None:
+def update_item_factors(items: VertexPosterior, total: np.ndarray, tau: float, step: float, shards: int = 64) -> None:
     """Eq. 17 and 18 for every item in place, Algorithm 1, line 16.
 
     Args:
         total: float64 (items, `numbers`), the sum of the messages of all blocks.
-        taus: E[tau_v], E[tau_bv].
-        joint: move factors and bias as one block.
+        tau: E[tau_v].
     """
     bounds = partition_evenly(len(total), shards)
-    precisions, priors = (np.float32(taus[0]), np.float32(taus[1])), prior_arrays(prior, items)
-    _update_item_factors(items.arrays, priors, total, bounds, precisions, np.float32(step), joint)
+    _update_item_factors(items.arrays, total, bounds, np.float32(tau), np.float32(step))
 
 
 @njit(parallel=True, **OPTIONS)
-def _update_item_factors(items, prior, total, bounds, taus, step, joint):
-    factors = items[0].shape[1]
-    size = factors + 1 if joint else factors
+def _update_item_factors(items, total, bounds, tau, step):
+    mean, precision, bias_mean, _ = items
+    factors = mean.shape[1]
     stride = pad_width(factors + 1)
     for shard in prange(len(bounds) - 1):
         matrix = np.zeros((factors + 1) * stride, dtype=np.float32)
-        z = np.zeros(factors + 1, dtype=np.float32)
+        z = np.zeros(factors, dtype=np.float32)
         for item in range(bounds[shard], bounds[shard + 1]):
             matrix[:] = 0
             parameters = total[item]
             last = factors * (factors + 1) // 2
-            for row in range(size):
+            for row in range(factors):
                 for column in range(row + 1):
                     matrix[row * stride + column] = parameters[row * (row + 1) // 2 + column]
-                matrix[row * stride + row] += taus[0] if row < factors else taus[1]
-                held = 0.0 if joint else items[2][item] * parameters[last + row]
-                z[row] = parameters[last + factors + 1 + row] - held
-            add_prior_means(z, size, factors, taus, prior, item)
-            update_vertex(matrix, stride, size, z, step, items, item)
+                matrix[row * stride + row] += tau
+                z[row] = parameters[last + factors + 1 + row] - bias_mean[item] * parameters[last + row]
+            update_vertex(matrix, stride, z, step, mean, precision, item)

@@ -14,7 +14,6 @@ from functools import partial
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from oneclass.models.attributes.new_items import NewItems
 from oneclass.models.base import Model
 from oneclass.models.fit_options import (
     Epoch,
@@ -25,7 +24,6 @@ from oneclass.models.fit_options import (
     skipped_epochs,
 )
 from oneclass.models.memory_estimates import FitCost, LogSize, Sizes
-from oneclass.models.negatives.balanced_histogram import balance_histogram
 from oneclass.models.negatives.distributions import WithoutReplacement
 from oneclass.models.negatives.like_probability import (
     LOG_ODDS_SCORES,
@@ -35,12 +33,13 @@ from oneclass.models.negatives.like_probability import (
     pair_likes,
 )
 from oneclass.models.negatives.sampling import build_alias_table, degree_histogram, histogram_power, negative_starts
-from oneclass.models.numerics.adjacency import copy_pattern, transpose
+from oneclass.models.numerics.adjacency import copy_pattern
 from oneclass.models.numerics.partition import partition_shards
 from oneclass.models.numerics.random_numbers import purpose
 from oneclass.models.numerics.threads import kernel_threads
 from oneclass.models.random_graph.blocks import BlockConfig, start_distributed_fit
 from oneclass.models.random_graph.inference import (
+    T_EPSILON,
     ExplicitNegativeSampler,
     GraphSampler,
     RandomGraphPosterior,
@@ -49,22 +48,15 @@ from oneclass.models.random_graph.inference import (
 )
 from oneclass.models.random_graph.kernels import fold_in_users, history_keys
 from oneclass.models.random_graph.messages import message_size
-from oneclass.models.random_graph.posterior import (
-    ITEM_BIAS,
-    ITEM_FACTORS,
-    USER_BIAS,
-    USER_FACTORS,
-    PrecisionPosterior,
-    VertexPosterior,
-    VertexPrior,
-    prior_arrays,
-    split_means,
-)
-from oneclass.models.random_graph.settings import RandomGraphSettings
+from oneclass.models.random_graph.posterior import USER_FACTORS, PrecisionPosterior, VertexPosterior
+from oneclass.models.random_graph.settings import BOUND_EVERY, T_TAU, RandomGraphSettings
 
 START_USERS, START_ITEMS = purpose("random graph: users"), purpose("random graph: items")
 SECONDS_PER_EDGE = 7e-6  # CPU seconds of a fit
 BURN_IN_ITERATIONS = 10  # the bound may jump after the steps begin to shrink, or the precisions to be learned
+INITIAL_SCALE = 0.1  # standard deviation of the first means of the factors
+FOLD_IN_UPDATES = 12  # of an unseen user, each with new negatives
+TOLERANCE = 0.003  # a fit ends where the bound has moved by less than this share between two evaluations
 IterationStep = Callable[[int, float], dict[str, float]]  # number and step size of an iteration -> reported values
 
 
@@ -80,12 +72,7 @@ class RandomGraph(Model[RandomGraphSettings]):
     Attributes:
         posterior: q(theta), with `users`, `items` and `taus`.
         histogram: float64 (items,), pi by eq. 7, sums to one.
-        weights: float64 (items,), the weights by which negatives are drawn: pi, or its adjustment with
-            `balance_popular`.
         gamma: the power of pi.
-        user_map, item_map: the maps of attributes to the prior means of vertices without an edge
-            (`models.random_graph.posterior.VertexPrior`), float32 (F, K), with a last column for biases that are
-            learned; None without attributes.
 
     Example:
         >>> import numpy as np
@@ -102,10 +89,6 @@ class RandomGraph(Model[RandomGraphSettings]):
     Settings = RandomGraphSettings
     score_names = LOG_ODDS_SCORES
     is_iterative = True
-    learns_attributes = True
-
-    user_map: np.ndarray | None = None
-    item_map: np.ndarray | None = None
 
     @classmethod
     def estimate_cost(cls, settings: RandomGraphSettings, log: LogSize) -> FitCost:
@@ -122,7 +105,7 @@ class RandomGraph(Model[RandomGraphSettings]):
         with kernel_threads(self.threads), self._run_iterations(interactions, options) as iterate:
             bounds: list[float] = []
             skipped = min(self._burn_in_end() - 1, skipped_epochs(self.params.iterations, options.start))
-            for t, step in enumerate(step_sizes(self.params.iterations, self.params.t_epsilon), start=1):
+            for t, step in enumerate(step_sizes(self.params.iterations), start=1):
                 if t <= skipped:  # a warm start begins where the bound may be level
                     continue
                 started = time.perf_counter()
@@ -130,24 +113,18 @@ class RandomGraph(Model[RandomGraphSettings]):
                 options.on_epoch(Epoch(t, self.params.iterations, time.perf_counter() - started, values))
                 if self._has_converged(t, bounds, values):
                     break
-        self._finish_priors(interactions, options)
 
     @contextmanager
     def _run_iterations(self, interactions: csr_matrix, options: FitOptions) -> Generator[IterationStep]:
         """Initialise the posterior, and yield the function of an iteration: of all users at once, or by blocks."""
-        self._negative_weights(interactions)
+        self._set_histogram()
         q = self.posterior = self._initial_posterior(interactions.shape, options.start)
-        ridge, has_edges = self.params.attribute_regularization, np.diff(interactions.indptr) > 0
-        q.user_prior = VertexPrior.build(options.user_features, has_edges, ridge, q.users)
-        q.item_prior = VertexPrior.build(options.item_features, self.item_degrees > 0, ridge, q.items)
         seed = sampling_seed(self.seed, interactions, options.start)
         if self.params.blocks == 1:
             yield partial(self._run_iteration, q, self._sampler(interactions, options.explicit_negatives, seed))
             return
-        if q.user_prior is not None:
-            raise ValueError("random_graph: a fit by blocks takes no attributes of users; set blocks = 1")
         config = BlockConfig(self.params, seed, self.threads)
-        with start_distributed_fit(config, q, self.weights, interactions, options) as blocks:
+        with start_distributed_fit(config, q, self.histogram, interactions, options) as blocks:
             self.posterior = blocks
             del q  # whose users lie on disk
             yield blocks.iterate
@@ -158,13 +135,11 @@ class RandomGraph(Model[RandomGraphSettings]):
         if "bound" not in values:
             return False
         bounds.append(values["bound"])
-        return t >= self._burn_in_end() + self.params.bound_every and has_converged(
-            bounds[-2], bounds[-1], self.params.tolerance
-        )
+        return t >= self._burn_in_end() + BOUND_EVERY and has_converged(bounds[-2], bounds[-1], TOLERANCE)
 
     def _burn_in_end(self) -> int:
         """Return the first iteration whose bound counts for convergence."""
-        return max(self.params.t_epsilon, self.params.t_tau if self.params.learn_tau else 0) + BURN_IN_ITERATIONS
+        return max(T_EPSILON, T_TAU if self.params.learn_tau else 0) + BURN_IN_ITERATIONS
 
     def _run_iteration(self, q: RandomGraphPosterior, sampler: GraphSampler, t: int, step: float) -> dict[str, float]:
         """Lines 5 to 20 of Algorithm 1.
@@ -172,66 +147,41 @@ class RandomGraph(Model[RandomGraphSettings]):
         The bound is that of the posterior at the beginning of the iteration. The new hidden graph is independent of
         that posterior, so the bound is an unbiased estimate of the objective (up to the entropy of q(H)).
         """
-        settings, joint = self.params, self.params.joint_bias
         graph = sampler.draw(t)
-        values = {"bound": q.bound(graph)} if settings.evaluates_bound(t) else {}
-        q.update_priors()
-        if settings.user_biases and not joint:
-            q.update_user_biases(graph, step)
-        if not joint:
-            q.update_item_biases(graph, step)
-        q.update_users(graph, step, joint=joint and settings.user_biases)
-        q.update_items(graph, step, joint=joint)
-        if settings.learn_tau and t > settings.t_tau:
+        values = {"bound": q.bound(graph)} if self.params.evaluates_bound(t) else {}
+        q.update_item_biases(graph, step)
+        q.update_users(graph, step)
+        q.update_items(graph, step)
+        if self.params.learns_tau(t):
             q.update_taus(step)
         return values
 
-    def _finish_priors(self, interactions: csr_matrix, options: FitOptions) -> None:
-        """Fit the maps of the attributes once more, and give users and items without an edge their prior means."""
-        q, taus = self.posterior, [self.posterior.taus.mean(which) for which in range(4)]
-        if isinstance(q, RandomGraphPosterior) and q.user_prior is not None and options.user_features is not None:
-            has_edges, of_users = np.diff(interactions.indptr) > 0, (taus[USER_FACTORS], taus[USER_BIAS])
-            self.user_map = q.user_prior.finish(q.users, options.user_features, has_edges, of_users)
-        if q.item_prior is not None and options.item_features is not None:
-            has_edges, of_items = self.item_degrees > 0, (taus[ITEM_FACTORS], taus[ITEM_BIAS])
-            self.item_map = q.item_prior.finish(q.items, options.item_features, has_edges, of_items)
-
-    def fold_in(self, histories: csr_matrix, user_features: csr_matrix | None = None) -> VertexPosterior:
+    def fold_in(self, histories: csr_matrix) -> VertexPosterior:
         """Find q(u_m, b_m) of users who were not in training, with fixed items.
 
         Every update draws new negatives; steps are one at first and then average over the draws. The random stream
         of a user depends on the history alone, so that equal histories get equal results, whatever their rows. That is
         so with `explicit_negatives` too: histories are of likes only, and a new user's explicit negatives are not used.
-
-        Args:
-            user_features: float32 (block, F), if the users' attributes are known and the fit had some; without, their
-                prior means are zero.
         """
         histories = self.check_histories(histories)
-        settings, taus = self.params, self.posterior.taus
-        users = VertexPosterior.prior(histories.shape[0], settings.factors, clamped=not settings.user_biases)
-        prior = prior_arrays(None, users)
-        if user_features is not None:
-            prior = split_means(self._map_features(user_features, self.user_map, "users"), settings.factors)
+        users = VertexPosterior.prior(histories.shape[0], self.params.factors, clamped=True)
         with kernel_threads(self.threads):
             likes = copy_pattern(histories)
             draws = (
-                self.weights,
-                self.compute_once("alias", lambda: build_alias_table(self.weights)),
+                self.histogram,
+                self.compute_once("alias", lambda: build_alias_table(self.histogram)),
                 self.seed,
                 history_keys(*likes),
             )
             fold_in_users(
                 users.arrays,
-                prior,
                 self.compute_once("table", self.posterior.items.table),
                 likes,
-                negative_starts(likes, self.weights),
+                negative_starts(likes, self.histogram),
                 draws,
                 partition_shards(likes[0]),
-                (np.float32(taus.mean(USER_FACTORS)), np.float32(taus.mean(USER_BIAS))),
-                settings.fold_in_iterations,
-                settings.user_biases,
+                np.float32(self.posterior.taus.mean(USER_FACTORS)),
+                FOLD_IN_UPDATES,
             )
         return users
 
@@ -247,33 +197,13 @@ class RandomGraph(Model[RandomGraphSettings]):
         with kernel_threads(self.threads):
             return pair_likes(side, self.posterior.items, items)
 
-    def represent_items(self, features: csr_matrix) -> VertexPosterior:
-        """The prior of new items by their attributes."""
-        means = split_means(self._map_features(features, self.item_map, "items"), self.params.factors)
-        taus = (self.posterior.taus.mean(which) for which in (ITEM_FACTORS, ITEM_BIAS))
-        factors, biases = ((mean, np.full_like(mean, tau)) for mean, tau in zip(means, taus, strict=True))
-        return VertexPosterior(*factors, *biases)
-
-    def _map_features(self, features: csr_matrix, maps: np.ndarray | None, side: str) -> np.ndarray:
-        if maps is None:
-            raise ValueError(f"{self.name}: fitted without attributes of {side}; give FitOptions.{side[:-1]}_features")
-        return features @ maps
-
-    def scores_of_new_items(
-        self, histories: csr_matrix, new_items: NewItems, users: np.ndarray | None, score: str
-    ) -> np.ndarray:
-        with kernel_threads(self.threads):
-            logits = like_logits(self._side(histories, users), item_columns(new_items.representation))
-        popularity = new_items.average(self._popularity_shares())
-        return next(compute_scores(logits, (score,), popularity, self._weigh_logs(popularity), self.threads))
-
     def item_vectors(self) -> np.ndarray:
         """Return the means of the items' factors."""
         return self.posterior.items.mean
 
     def negative_distribution(self) -> WithoutReplacement | None:
         """Return the distribution of section 4.1, as many negatives as likes; None with observed negatives."""
-        return None if self.params.explicit_negatives else WithoutReplacement(self.weights)
+        return None if self.params.explicit_negatives else WithoutReplacement(self.histogram)
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
         return next(self._scores_of((score,), histories, users))
@@ -295,81 +225,63 @@ class RandomGraph(Model[RandomGraphSettings]):
 
     def _popularity_and_log(self) -> tuple[np.ndarray, np.ndarray]:
         """Return pi and a log pi, float32 (items,); an item without an edge gets the log of half the smallest pi."""
-        shares = self._popularity_shares()
-        logs = self._weigh_logs(np.where(shares > 0, shares, shares[shares > 0].min() / 2))
-        return shares.astype(np.float32), logs
-
-    def _weigh_logs(self, shares: np.ndarray) -> np.ndarray:
-        """Return a log pi, float32."""
-        return (self.params.popularity_weight * np.log(shares)).astype(np.float32)
-
-    def _popularity_shares(self) -> np.ndarray:
-        """Return pi, float64 (items,); with attributes, an item without an edge has the mean of its nearest items."""
-        return self._fill_cold_columns(self.histogram.copy())
+        shares = self.histogram
+        logs = self.params.popularity_weight * np.log(np.where(shares > 0, shares, shares[shares > 0].min() / 2))
+        return shares.astype(np.float32), logs.astype(np.float32)
 
     def sampler(self, interactions: csr_matrix, explicit_negatives: csr_matrix | None = None) -> GraphSampler:
-        """Build the sampler of hidden graphs; sets `gamma`, `histogram` and `weights`.
+        """Build the sampler of hidden graphs; sets `gamma` and `histogram`.
 
         Args:
             explicit_negatives: as in `FitOptions`; used only with the setting `explicit_negatives`.
         """
-        self._negative_weights(interactions)
+        self._set_histogram()
         return self._sampler(interactions, explicit_negatives, self.seed)
 
     def _sampler(self, interactions: csr_matrix, explicit_negatives: csr_matrix | None, seed: int) -> GraphSampler:
         units = np.arange(interactions.shape[0], dtype=np.uint64)
         likes = copy_pattern(interactions)
         if explicit_negatives is None or not self.params.explicit_negatives:
-            return GraphSampler(likes, self.weights, seed, units)
-        observed, fill = explicit_negative_edges(interactions, explicit_negatives), self.params.fill_negatives
-        return ExplicitNegativeSampler(likes, observed, self.weights, seed, units, fill=fill)
+            return GraphSampler(likes, self.histogram, seed, units)
+        observed = explicit_negative_edges(interactions, explicit_negatives)
+        return ExplicitNegativeSampler(likes, observed, self.histogram, seed, units)
 
-    def _negative_weights(self, interactions: csr_matrix) -> None:
-        """Set `gamma`, `histogram` and `weights`."""
+    def _set_histogram(self) -> None:
+        """Set `gamma` and `histogram`."""
         power = histogram_power(self.params.r, int(self.item_degrees.max()))
         self.gamma = power if self.params.gamma is None else self.params.gamma
-        self.weights = self.histogram = degree_histogram(self.item_degrees, self.gamma)
-        if self.params.balance_popular:
-            likes = copy_pattern(interactions)
-            self.weights = balance_histogram(likes, transpose(*likes, interactions.shape[1]), self.histogram)
+        self.histogram = degree_histogram(self.item_degrees, self.gamma)
 
     def _initial_posterior(self, shape: tuple[int, int], start: Start | None) -> RandomGraphPosterior:
         """Return small random means, or the posterior of the earlier fit."""
         settings = self.params
         users, items = ((count, settings.factors) for count in shape)
-        scale = settings.initial_scale
         q = RandomGraphPosterior(
-            users=VertexPosterior.random((self.seed, START_USERS), scale, users, clamped=not settings.user_biases),
-            items=VertexPosterior.random((self.seed, START_ITEMS), scale, items, clamped=False),
-            taus=PrecisionPosterior.from_mean(settings.tau, shape, settings.factors, settings.alpha, settings.beta),
+            users=VertexPosterior.random((self.seed, START_USERS), INITIAL_SCALE, users, clamped=True),
+            items=VertexPosterior.random((self.seed, START_ITEMS), INITIAL_SCALE, items, clamped=False),
+            taus=PrecisionPosterior.from_mean(settings.tau, shape, settings.factors),
         )
         if start is not None:
-            q.copy_earlier(start, clamped=not settings.user_biases, learned_taus=settings.learn_tau)
+            q.copy_earlier(start, learned_taus=settings.learn_tau)
         return q
 
     def _arrays(self) -> dict[str, np.ndarray]:
         q = self.posterior
-        arrays = {"histogram": self.histogram, "weights": self.weights, "gamma": np.array(self.gamma)}
+        arrays = {"histogram": self.histogram, "gamma": np.array(self.gamma)}
         arrays |= {"tau_shape": q.taus.shape, "tau_rate": q.taus.rate}
         for name, side in (("user", q.users), ("item", q.items)):
             arrays |= {f"{name}_{part}": array for part, array in vars(side).items()}
-        optional = {"user_map": self.user_map, "item_map": self.item_map}
-        arrays |= {name: array for name, array in optional.items() if array is not None}
-        if not self.params.user_biases:  # clamped at zero, with an infinite precision
-            del arrays["user_bias_mean"], arrays["user_bias_precision"]
+        # Users' biases are clamped at zero, with an infinite precision.
+        del arrays["user_bias_mean"], arrays["user_bias_precision"]
         return arrays
 
     def _restore(self, arrays: dict[str, np.ndarray]) -> None:
-        if not self.params.user_biases:
-            clamped = VertexPosterior.prior(len(arrays["user_mean"]), 1, clamped=True)
-            arrays |= {"user_bias_mean": clamped.bias_mean, "user_bias_precision": clamped.bias_precision}
+        clamped = VertexPosterior.prior(len(arrays["user_mean"]), 1, clamped=True)
+        arrays |= {"user_bias_mean": clamped.bias_mean, "user_bias_precision": clamped.bias_precision}
         users, items = (
             VertexPosterior(**{field.name: arrays[f"{name}_{field.name}"] for field in fields(VertexPosterior)})
             for name in ("user", "item")
         )
-        gammas = np.array(arrays["tau_shape"]), np.array(arrays["tau_rate"])
-        taus = PrecisionPosterior(*gammas, self.params.alpha, self.params.beta)
+        taus = PrecisionPosterior(np.array(arrays["tau_shape"]), np.array(arrays["tau_rate"]))
         self.posterior = RandomGraphPosterior(users, items.rows(slice(None)), taus)
-        self.histogram, self.weights = np.array(arrays["histogram"]), np.array(arrays["weights"])
-        self.gamma = float(arrays["gamma"])
-        self.user_map, self.item_map = arrays.get("user_map"), arrays.get("item_map")
+        self.histogram, self.gamma = np.array(arrays["histogram"]), float(arrays["gamma"])

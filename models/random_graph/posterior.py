@@ -6,14 +6,13 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
-from scipy.sparse import csr_matrix
 from scipy.special import gammaln, psi
 
-from oneclass.models.attributes.prior_means import PriorMeans
 from oneclass.models.negatives.like_probability import GaussianFactors
 from oneclass.models.numerics.random_numbers import normals
 from oneclass.models.random_graph.edges import pack
 
+ALPHA, BETA = 0.01, 0.01  # shape and rate of the Gamma prior of the precisions
 USER_FACTORS, USER_BIAS, ITEM_FACTORS, ITEM_BIAS = range(4)  # the precisions tau_u, tau_bu, tau_v, tau_bv
 
 
@@ -41,21 +40,20 @@ class VertexPosterior(GaussianFactors):
         """The packed rows that the update of the other side reads."""
         return pack(*self.arrays)
 
-    def squares(self, prior: "VertexPrior | None" = None) -> tuple[float, float]:
-        """What -tau / 2 multiplies in the bound, float64: the sums of E|u - A'f|^2 and of E(b - a'f)^2 over the
-        vertices, with the penalties of the maps; without a prior A = a = 0. The second is 0 for clamped biases.
+    def squares(self) -> tuple[float, float]:
+        """What -tau / 2 multiplies in the bound, float64: the sums of E|u|^2 and of E b^2 over the vertices.
+
+        The second is 0 for clamped biases.
         """
-        means, penalties = ((prior.means, prior.bias_means), prior.penalties) if prior else ((0.0, 0.0), (0.0, 0.0))
-        posteriors = (self.mean, self.precision), (self.bias_mean, self.bias_precision)
         factors, biases = (
-            float(np.sum((mean.astype(np.float64) - prior_mean) ** 2 + 1.0 / precision) + penalty)
-            for (mean, precision), prior_mean, penalty in zip(posteriors, means, penalties, strict=True)
+            float(np.sum(mean.astype(np.float64) ** 2 + 1.0 / precision))
+            for mean, precision in ((self.mean, self.precision), (self.bias_mean, self.bias_precision))
         )
         return factors, biases
 
-    def bound(self, taus: "PrecisionPosterior", factors: int, bias: int, prior: "VertexPrior | None" = None) -> float:
+    def bound(self, taus: "PrecisionPosterior", factors: int, bias: int) -> float:
         """E log p(u, b | tau) plus the entropy of q(u, b); `factors` and `bias` are the places of their precisions."""
-        of_factors, of_biases = self.squares(prior)
+        of_factors, of_biases = self.squares()
         total = _gaussian_bound(of_factors, self.precision, taus, factors)
         if np.isfinite(self.bias_precision).all():
             total += _gaussian_bound(of_biases, self.bias_precision, taus, bias)
@@ -68,101 +66,24 @@ def _gaussian_bound(squares: float, precision: np.ndarray, taus: "PrecisionPoste
 
 
 @dataclass
-class VertexPrior:
-    """The prior means of one side by its attributes f: u ~ N(A'f, 1 / tau_u) and b ~ N(a'f, 1 / tau_bu).
-
-    The maps A and a are point estimates, and the bound gains -ridge (E[tau_u] |A|^2 + E[tau_bu] |a|^2) / 2. So whatever
-    the precisions are, the maps are ridge regressions of the posterior means on the features. A vertex without an edge
-    has the prior mean zero in the fit, and afterwards that of a map fitted to the final means.
-
-    Attributes:
-        regression: A, and a behind it unless the biases are clamped at zero.
-        factors: K.
-        means, bias_means: A'f and a'f, float32 (vertices, K) and (vertices,).
-    """
-
-    regression: PriorMeans
-    factors: int
-    means: np.ndarray
-    bias_means: np.ndarray
-
-    @classmethod
-    def build(
-        cls, features: csr_matrix | None, has_edges: np.ndarray, ridge: float, side: VertexPosterior
-    ) -> "VertexPrior | None":
-        """Start at means of zero; None without features."""
-        if features is None:
-            return None
-        width = side.mean.shape[1] + bool(np.isfinite(side.bias_precision).all())
-        regression = PriorMeans(features, has_edges, np.ones(len(has_edges)), ridge, width)
-        return cls(regression, side.mean.shape[1], np.zeros_like(side.mean), np.zeros_like(side.bias_mean))
-
-    @property
-    def penalties(self) -> tuple[float, float]:
-        """ridge |A|^2 and ridge |a|^2."""
-        squares = self.regression.ridge * np.square(self.regression.coefficients)
-        return float(squares[:, : self.factors].sum()), float(squares[:, self.factors :].sum())
-
-    def fit(self, side: VertexPosterior) -> None:
-        """Set the maps to the maximum of the bound for the posterior means of the side."""
-        vectors = np.column_stack([side.mean, side.bias_mean])
-        self.regression.fit(vectors[:, : self.regression.coefficients.shape[1]])
-        self.means, self.bias_means = split_means(self.regression.means, self.factors)
-
-    def finish(
-        self, side: VertexPosterior, features: csr_matrix, has_edges: np.ndarray, taus: tuple[float, float]
-    ) -> np.ndarray:
-        """Set q of the vertices without an edge to the prior, and return their maps, float32 (F, width).
-
-        Args:
-            taus: E[tau_u], E[tau_bu].
-        """
-        width = self.regression.coefficients.shape[1]
-        maps = self.regression.map_new_rows(np.column_stack([side.mean, side.bias_mean])[:, :width])
-        means, bias_means = split_means(features[~has_edges] @ maps, self.factors)
-        side.mean[~has_edges], side.precision[~has_edges] = means, taus[0]
-        if width > self.factors:
-            side.bias_mean[~has_edges], side.bias_precision[~has_edges] = bias_means, taus[1]
-        return maps
-
-
-def split_means(means: np.ndarray, factors: int) -> tuple[np.ndarray, np.ndarray]:
-    """Split the means of factors from those of biases, float32 (vertices, K) and (vertices,); zeros without the last
-    column.
-    """
-    biases = means[:, factors] if means.shape[1] > factors else np.zeros(len(means))
-    return np.ascontiguousarray(means[:, :factors], np.float32), np.ascontiguousarray(biases, np.float32)
-
-
-def prior_arrays(prior: VertexPrior | None, side: VertexPosterior) -> tuple[np.ndarray, np.ndarray]:
-    """Return the prior means as the kernels take them, empty for means of zero."""
-    if prior is None:
-        return np.zeros((0, side.mean.shape[1]), dtype=np.float32), np.zeros(0, dtype=np.float32)
-    return prior.means, prior.bias_means
-
-
-@dataclass
 class PrecisionPosterior:
     """q of the four precisions tau, which are Gamma factors.
 
     Attributes:
         shape, rate: float64 (4,), phi and varphi of eq. 20, in the order of the constants USER_FACTORS to ITEM_BIAS.
-        alpha, beta: shape and rate of the prior.
         fixed: whether they stay as they are.
     """
 
     shape: np.ndarray
     rate: np.ndarray
-    alpha: float
-    beta: float
     fixed: bool = False
 
     @classmethod
-    def from_mean(cls, mean: float, counts: tuple[int, int], factors: int, alpha: float, beta: float) -> Self:
+    def from_mean(cls, mean: float, counts: tuple[int, int], factors: int) -> Self:
         """Factors with the given mean, and with the shape that eq. 20 has for `counts` = (M users, N items)."""
         users, items = counts
-        shape = alpha + np.array([factors * users, users, factors * items, items]) / 2.0
-        return cls(shape=shape, rate=shape / mean, alpha=alpha, beta=beta)
+        shape = ALPHA + np.array([factors * users, users, factors * items, items]) / 2.0
+        return cls(shape=shape, rate=shape / mean)
 
     def mean(self, which: int) -> float:
         """E[tau]."""
@@ -180,11 +101,11 @@ class PrecisionPosterior:
         """
         for which, square in enumerate(squares):
             if square > 0 and not self.fixed:
-                self.rate[which] += step * (self.beta + 0.5 * square - self.rate[which])
+                self.rate[which] += step * (BETA + 0.5 * square - self.rate[which])
 
     def bound(self, which: int) -> float:
         """E log p(tau) plus the entropy of q(tau)."""
         shape, rate = self.shape[which], self.rate[which]
-        prior = self.alpha * np.log(self.beta) - gammaln(self.alpha)
-        prior += (self.alpha - 1) * self.log_mean(which) - self.beta * self.mean(which)
+        prior = ALPHA * np.log(BETA) - gammaln(ALPHA)
+        prior += (ALPHA - 1) * self.log_mean(which) - BETA * self.mean(which)
         return float(prior + shape - np.log(rate) + gammaln(shape) + (1 - shape) * psi(shape))

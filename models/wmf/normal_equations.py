@@ -5,7 +5,6 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from oneclass.models.attributes.prior_means import PriorMeans
 from oneclass.models.numerics.matmul import as_read_only
 from oneclass.models.numerics.partition import partition_rows
 from oneclass.models.numerics.random_numbers import purpose
@@ -55,51 +54,31 @@ NUM_ROW_PARTS = 64  # parts of the rows, distributed over the threads
 
 @dataclass(frozen=True)
 class Loss:
-    """The loss of `models.wmf.model`, in one form for both kinds.
+    """The loss of `models.wmf.model`, with the weight w of the pair's user and the target p of the pair, 1 by default.
 
-    sum_S w (a (u'v)^2 - 2 (base + a) p u'v + (base + a) p^2) + unobserved sum_all w (u'v)^2
-        + regularization (sum_users w (d + unobserved items)^exponent |u|^2
-                          + sum_items (sum_S w + unobserved sum_users w)^exponent |v|^2)
-
-    with w the weight of the pair's user, d the user's degree, and p = 1 but with `targets`.
+    sum_S w (u'v - p)^2 + unobserved sum_all w (u'v)^2
+        + regularization (sum_users w (d + unobserved items) |u|^2
+                          + sum_items (sum_S w + unobserved sum_users w) |v|^2)
 
     Attributes:
         unobserved: weight of every pair, observed or not.
-        base: 1 for hu2008, where an observed pair has the weight 1 + a; 0 for rendle2021.
-        alpha: a = alpha count^count_power; if it is 0, a = 1.
-        regularization, exponent: lambda and nu of a row's penalty.
-        targets: whether the values of the matrix are p, and not counts.
-        count_power: of the counts in a.
+        regularization: lambda of a row's penalty.
+        has_targets: whether the values of the matrix are p, and not counts.
     """
 
     unobserved: float
-    base: float
-    alpha: float
     regularization: float
-    exponent: float
-    targets: bool = False
-    count_power: float = 1.0
+    has_targets: bool = False
 
     def terms(self, matrix: csr_matrix, others: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-        """w a and w (base + a) p of every edge, float64; w is the weight of its column's vertex, 1 where `others` is
-        None.
-        """
-        squares = np.ones(matrix.nnz)
-        if self.alpha > 0:
-            counts = matrix.data.astype(np.float64)
-            squares = self.alpha * (counts if self.count_power == 1 else counts**self.count_power)
-        pulls = self.base + squares
-        if self.targets:
-            pulls *= matrix.data
-        if others is None:
-            return squares, pulls
-        of_entries = others[matrix.indices]
-        return of_entries * squares, of_entries * pulls
+        """w and w p of every edge, float64; w is the weight of its column's vertex, 1 where `others` is None."""
+        squares = np.ones(matrix.nnz) if others is None else others[matrix.indices]
+        return squares, squares * matrix.data if self.has_targets else squares
 
     def constant(self, matrix: csr_matrix, own: np.ndarray | None, others: np.ndarray | None) -> float:
         """The part that does not depend on the factors; arguments as for `RowSystems`."""
         of_edges = self.terms(matrix, others)[1]
-        of_rows = row_sums(matrix.indptr, of_edges * matrix.data if self.targets else of_edges)
+        of_rows = row_sums(matrix.indptr, of_edges * matrix.data if self.has_targets else of_edges)
         return float(np.sum(of_rows if own is None else own * of_rows))
 
 
@@ -119,25 +98,16 @@ class RowSystems:
         if others is not None:
             of_rows, all_others = row_sums(matrix.indptr, others[matrix.indices]), others.sum()
         self.graph = _make_graph(matrix.indptr, matrix.indices, squares, pulls)
-        penalties = loss.regularization * (of_rows + loss.unobserved * all_others) ** loss.exponent
-        self.penalties = as_read_only(penalties, np.float32)
-        self._with_priors: tuple[np.ndarray, ...] | None = None
+        self.penalties = as_read_only(loss.regularization * (of_rows + loss.unobserved * all_others), np.float32)
 
     def solve(
-        self,
-        own: np.ndarray,
-        other: np.ndarray,
-        factors: int,
-        steps: int,
-        gram: np.ndarray | None = None,
-        means: np.ndarray | None = None,
+        self, own: np.ndarray, other: np.ndarray, factors: int, steps: int, gram: np.ndarray | None = None
     ) -> float:
         """Solve every row of the table `own` while `other` is fixed; a row without an edge becomes zero.
 
         Args:
             steps: of conjugate gradients from the old row; 0 for the exact solution.
             gram: `gram(other, factors)`, where it is known.
-            means: float32 (rows, K), the prior means m, by which y gains ridge m; zeros by default.
 
         Returns:
             The loss without its constant and without the penalty of the other side.
@@ -147,39 +117,20 @@ class RowSystems:
         """
         width = int(pad_width(factors))
         gram = self.gram(other, factors) if gram is None else gram
-        values, graph = np.zeros(len(self.penalties)), self.graph
-        if means is not None:
-            graph, other = self._graph_with_priors(len(other) // width - 1), _append_rows(other, means, width)
-        common = (own, other, gram, graph, self.penalties, width, self._partition_rows(width))
+        values = np.zeros(len(self.penalties))
+        common = (own, other, gram, self.graph, self.penalties, width, self._partition_rows(width))
         if steps > 0:
             conjugate_gradient(*common, steps, values)
         else:
             solve_exactly(*common, values)
         if not np.isfinite(values).all():
             raise ValueError("wmf: the equations of a row cannot be solved in float32; raise regularization")
-        if means is not None:
-            values += self.penalties * np.square(means).sum(axis=1, dtype=np.float64)
         return float((values if self.own is None else self.own * values).sum())
 
-    @property
-    def has_edges(self) -> np.ndarray:
-        """Whether each row has an edge, bool (rows,)."""
-        return np.diff(self.graph[0]) > 0
-
-    def prior_means(self, features: csr_matrix | None, regularization: float, factors: int) -> PriorMeans | None:
-        """Return the prior means of the rows with edges; the square of their map weighs `regularization` mean rows."""
-        if features is None:
-            return None
-        weights, used = self.penalties.astype(np.float64) * (1 if self.own is None else self.own), self.has_edges
-        return PriorMeans(features, used, weights, regularization * float(weights[used].mean()), factors)
-
-    def penalty(self, own: np.ndarray, factors: int, means: np.ndarray | None = None) -> float:
+    def penalty(self, own: np.ndarray, factors: int) -> float:
         """The penalty of this side's factors in the loss."""
         squares = np.empty(len(self.penalties))
-        if means is None:
-            sum_squares(own, int(pad_width(factors)), squares)
-        else:
-            squares[:] = np.square(factor_view(own, factors) - means).sum(axis=1, dtype=np.float64)
+        sum_squares(own, int(pad_width(factors)), squares)
         return float(np.sum((squares if self.own is None else squares * self.own) * self.penalties))
 
     def gram(self, other: np.ndarray, factors: int) -> np.ndarray:
@@ -193,22 +144,6 @@ class RowSystems:
         upper = np.triu(parts.sum(axis=0).reshape(width, width))
         return (upper + np.triu(upper, 1).T).reshape(-1) * np.float32(self.unobserved)
 
-    def _graph_with_priors(self, others: int) -> tuple[np.ndarray, ...]:
-        """The graph in which each row with edges has one more, with a = 0 and y = ridge, to its prior mean.
-
-        The means are rows of the other side's table, behind its own `others` rows.
-        """
-        if self._with_priors is None:
-            indptr, indices, squares, pulls = self.graph
-            rows, ends = np.flatnonzero(self.has_edges), indptr[1:][self.has_edges]
-            self._with_priors = _make_graph(
-                indptr + np.concatenate([[0], np.cumsum(self.has_edges)]),
-                np.insert(indices, ends, others + rows),
-                np.insert(squares, ends, 0),
-                np.insert(pulls, ends, self.penalties[rows]),
-            )
-        return self._with_priors
-
     def _partition_rows(self, width: int) -> np.ndarray:
         """Bounds int64 of at most RUNS runs of rows with about equal cost; a row costs about as much as width / 2
         edges.
@@ -220,67 +155,12 @@ class RowSystems:
         return np.unique(partition_rows(self.graph[0], NUM_ROW_PARTS, width // 2))
 
 
-@dataclass
-class FactorSide:
-    """The users or the items of a fit.
-
-    Attributes:
-        systems: their equations.
-        table: their factors, in the layout of the kernels.
-        factors: K.
-        prior: their prior means by attributes; None for zeros.
-    """
-
-    systems: RowSystems
-    table: np.ndarray
-    factors: int
-    prior: PriorMeans | None
-
-    @property
-    def vectors(self) -> np.ndarray:
-        """The factors, a float32 view (rows, K)."""
-        return factor_view(self.table, self.factors)
-
-    def update(self, other: "FactorSide", steps: int) -> float:
-        """Fit the map of the attributes, then every row; returns the loss without its constant and the other side."""
-        if self.prior is None:
-            return self.systems.solve(self.table, other.table, self.factors, steps)
-        self.prior.fit(self.vectors)
-        value = self.systems.solve(self.table, other.table, self.factors, steps, means=self.prior.means)
-        return value + self.prior.penalty()
-
-    def penalty(self) -> float:
-        """Return the terms of the loss that depend on this side alone."""
-        if self.prior is None:
-            return self.systems.penalty(self.table, self.factors)
-        return self.systems.penalty(self.table, self.factors, self.prior.means) + self.prior.penalty()
-
-    def finish(self, features: csr_matrix | None) -> tuple[np.ndarray, np.ndarray | None]:
-        """Return copies of the factors, completed for rows without an edge by their map, and the map; float32."""
-        vectors = self.vectors.copy()
-        if self.prior is None or features is None:
-            return vectors, None
-        coefficients = self.prior.map_new_rows(vectors)
-        without = ~self.systems.has_edges
-        vectors[without] = features[without] @ coefficients
-        return vectors, coefficients
-
-
 def _make_graph(
     indptr: np.ndarray, indices: np.ndarray, squares: np.ndarray, pulls: np.ndarray
 ) -> tuple[np.ndarray, ...]:
     """The edges as the kernels take them: indptr, indices, a_e and y_e."""
     edges = as_read_only(indptr, np.int64), as_read_only(indices, np.int32)
     return *edges, as_read_only(squares, np.float32), as_read_only(pulls, np.float32)
-
-
-def _append_rows(table: np.ndarray, vectors: np.ndarray, width: int) -> np.ndarray:
-    """A table with more rows, behind those it has."""
-    count, factors = len(table) // width - 1, vectors.shape[1]
-    longer = empty_table(count + len(vectors), factors)
-    longer[: count * width] = table[: count * width]
-    factor_view(longer, factors)[count:] = vectors
-    return longer
 
 
 def draw_factor_table(count: int, factors: int, scale: float, seed: int, name: str) -> np.ndarray:

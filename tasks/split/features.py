@@ -1,4 +1,4 @@
-"""Features of users and items by their attributes, for the rows and columns of a split."""
+"""Features of items by their attributes, for the columns of a split."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -9,51 +9,44 @@ import numpy as np
 from scipy.sparse import csr_matrix, vstack
 
 from oneclass.models.attributes.encoder import KINDS, FeatureEncoder
-from oneclass.tasks.attributes import Side, load_attributes, load_version
+from oneclass.tasks.attributes import load_attributes, load_version
 from oneclass.tasks.stores.matrices import SplitMatrices
 from oneclass.tasks.stores.warehouse import select
-
-IDS: dict[Side, str] = {"user": "split/user_ids", "item": "split/item_ids"}
 
 
 @dataclass(frozen=True)
 class Features:
-    """The features of all users and items by their index; None where the data set has no attributes of them.
+    """The features of all items by their index; None where the data set has no attributes of them.
 
-    A user or item without a row of attributes has features of zero.
+    An item without a row of attributes has features of zero.
     """
 
-    users: csr_matrix | None
     items: csr_matrix | None
 
     @classmethod
     def load(cls, connection: duckdb.DuckDBPyConnection) -> Self:
         """Encode the current attributes."""
-        return cls(_load_side(connection, "user"), _load_side(connection, "item"))
+        return cls(_encode_items(connection))
 
     def add(self, split: SplitMatrices) -> SplitMatrices:
-        """Add the features of the users and items of a split."""
-        return replace(
-            split,
-            user_features=None if self.users is None else self.users[split.users],
-            item_features=None if self.items is None else self.items[split.items],
-        )
+        """Add the features of the items of a split."""
+        return replace(split, item_features=None if self.items is None else self.items[split.items])
 
 
-def list_feature_kinds(connection: duckdb.DuckDBPyConnection, side: Side) -> Mapping[str, str]:
-    """Return the kind of each column of the current attributes that is a feature."""
-    version = load_version(connection, side)
+def list_feature_kinds(connection: duckdb.DuckDBPyConnection) -> Mapping[str, str]:
+    """Return the kind of each column of the items' current attributes that is a feature."""
+    version = load_version(connection, "item")
     kinds = zip(version.columns, version.types, strict=True) if version else ()
     return {name: kind for name, kind in kinds if kind in KINDS}
 
 
-def _load_side(connection: duckdb.DuckDBPyConnection, side: Side) -> csr_matrix | None:
-    kinds, frame = list_feature_kinds(connection, side), load_attributes(connection, side)
+def _encode_items(connection: duckdb.DuckDBPyConnection) -> csr_matrix | None:
+    kinds, frame = list_feature_kinds(connection), load_attributes(connection, "item")
     if not kinds or frame is None:
         return None
     features = FeatureEncoder.fit(frame, kinds).encode(frame)
-    row_of_id = {name: row for row, name in enumerate(frame[f"{side}_id"])}
-    ids = select(connection, IDS[side])[f"{side}_id"]
+    row_of_id = {name: row for row, name in enumerate(frame["item_id"])}
+    ids = select(connection, "split/item_ids")["item_id"]
     rows = np.array([row_of_id.get(name, len(row_of_id)) for name in ids], dtype=np.int64)
     missing = csr_matrix(np.zeros((1, features.shape[1]), dtype=np.float32))
     return csr_matrix(vstack([features, missing], format="csr")[rows])

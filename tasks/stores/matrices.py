@@ -78,8 +78,8 @@ class SplitMatrices:
         explicit_negatives: (training users, items), explicit negatives; None if the log has none.
         recency_ranks: int32 (training edges,), in the order of `train`'s entries: recency rank, the number of the
             user's newer training edges; None if the split does not keep the order (`split.order`).
-        event_ages: of the training edges, in the same order; None if the split does not keep the times (`split.times`).
-        user_features, item_features: float32 (training users, F) and (items, F), of their attributes; None without.
+        event_ages: of the training edges, in the same order; None if the split does not keep the times.
+        item_features: float32 (items, F), of the items' attributes; None without.
     """
 
     protocol: str
@@ -92,7 +92,6 @@ class SplitMatrices:
     explicit_negatives: csr_matrix | None = None
     recency_ranks: np.ndarray | None = None
     event_ages: EventAges | None = None
-    user_features: csr_matrix | None = None
     item_features: csr_matrix | None = None
 
     @property
@@ -170,7 +169,6 @@ def load_split(
         explicit_negatives=read_matrix(arrays, "train_negatives", items),
         recency_ranks=arrays.get("train_places"),
         event_ages=_find_event_ages(arrays, "train"),
-        user_features=read_matrix(arrays, "user_features"),
         item_features=read_matrix(arrays, "item_features"),
     )
     found = {}
@@ -232,9 +230,8 @@ def _split_arrays(split: SplitMatrices) -> dict[str, np.ndarray]:
     arrays: dict[str, np.ndarray | None] = {"users": split.users, "items": split.items, "train_ends": split.latest_mask}
     arrays |= _csr_arrays("train", split.histories, owner="train")
     arrays |= _csr_arrays("train_negatives", split.explicit_negatives)
-    for name, features in (("user_features", split.user_features), ("item_features", split.item_features)):
-        if features is not None:
-            arrays |= {**_csr_arrays(name, features), f"{name}_width": np.array(features.shape[1])}
+    if (features := split.item_features) is not None:
+        arrays |= {**_csr_arrays("item_features", features), "item_features_width": np.array(features.shape[1])}
     for name, part in split.parts.items():
         arrays |= {f"{name}_users": part.users, f"{name}_rows": part.rows, f"{name}_new_items": part.new_items}
         arrays |= _csr_arrays(f"{name}_targets", part.targets)

@@ -91,7 +91,6 @@ def fit_trial(
                 validation=ValidationUsers(data.part.histories, data.part.targets) if stops else None,
                 explicit_negatives=data.explicit_negatives,
                 item_features=data.item_features,
-                user_features=data.user_features,
                 scratch=scratch,
                 on_epoch=partial(watch, model),
             )

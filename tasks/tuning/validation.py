@@ -33,14 +33,13 @@ class ValidationData:
         train: (training users, items), the edges that every trial is fitted on.
         part: users with the edges to find.
         explicit_negatives: (training users, items); None if the log has none.
-        user_features, item_features: as in `SplitMatrices`.
+        item_features: as in `SplitMatrices`.
     """
 
     protocol: str
     train: csr_matrix
     part: Part
     explicit_negatives: csr_matrix | None = None
-    user_features: csr_matrix | None = None
     item_features: csr_matrix | None = None
 
     def __post_init__(self) -> None:
@@ -91,7 +90,7 @@ def select_validation(split: SplitMatrices, protocol: str, seed: int, threads: i
             train, part = _cut_validation_part(split, seed)
     elif part.stored_histories is None:
         part = split.users_of("validation", 0, None)
-    return ValidationData(protocol, train, part, split.explicit_negatives, split.user_features, split.item_features)
+    return ValidationData(protocol, train, part, split.explicit_negatives, split.item_features)
 
 
 def _cut_validation_part(split: SplitMatrices, seed: int) -> tuple[csr_matrix, Part]:
@@ -131,7 +130,6 @@ def _sample_log(whole: ValidationData, edges: int, items: int | None, seed: int)
         train[:, known].tocsr(),
         Part(histories, targets, part.users[chosen], rows, seen_items=part.seen_items),
         None if negatives is None else negatives[trained][:, known].tocsr(),
-        None if whole.user_features is None else whole.user_features[trained],
         None if whole.item_features is None else whole.item_features[known],
     )
 

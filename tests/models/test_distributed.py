@@ -17,20 +17,20 @@ from tests.models.block_fits import (
     assert_close,
     assert_same_bits,
     draw_counts,
+    shorten_phases,
     store_rows,
 )
 
 pytestmark = pytest.mark.slow  # it compiles kernels that only blocks need
-SHORT = {"factors": 5, "iterations": 14, "t_tau": 4, "t_epsilon": 6, "bound_every": 3}
+SHORT = {"factors": 5, "iterations": 14}
 ROUNDED = 2e-5  # blocks add an item's sums in float32
-VARIANTS = [
-    {},
-    {"joint_bias": True},
-    {"user_biases": True},
-    {"joint_bias": True, "user_biases": True},
-    {"learn_tau": False, "balance_popular": True},
-]
-TURNS = {"refreshed": 2, "user_biases": True}
+VARIANTS = [{}, {"learn_tau": False}]
+TURNS = {"refreshed": 2}
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch):
+    shorten_phases(monkeypatch)
 
 
 def fit_model(matrix, *, threads=1, options=None, **settings):

@@ -42,7 +42,7 @@ def test_settings_of_another_model_or_in_both_forms_are_refused():
 
 def test_the_representation_is_the_call_with_what_is_not_default():
     assert repr(WMF()) == "WMF()" == repr(WMF(factors=128, seed=0))
-    assert repr(WMF(WMF.Settings(loss="hu2008"), seed=1)) == "WMF(loss='hu2008', seed=1)"
+    assert repr(WMF(WMF.Settings(factors=8), seed=1)) == "WMF(factors=8, seed=1)"
     model = WMF(factors=8, regularization=0.5, threads=2)
     assert eval(repr(model)).get_params() == model.get_params()
 
@@ -106,7 +106,7 @@ def test_folders_are_given_by_name_and_made(tmp_path):
         Popularity.load(f"{tmp_path}/nowhere")
 
 
-@pytest.mark.parametrize("model", [WMF(factors=4, iterations=3, tolerance=0.0), Popularity()])
+@pytest.mark.parametrize("model", [WMF(factors=4, iterations=3), Popularity()])
 def test_a_bar_shows_the_epochs_and_changes_nothing(model, capsys):
     epochs = []
     shown = model.fit(TASTE, FitOptions(on_epoch=epochs.append), progress=True).scores(TASTE)

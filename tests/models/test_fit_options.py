@@ -8,6 +8,7 @@ from scipy.sparse import csr_matrix
 
 from oneclass.models.fit_options import FitOptions, Start, ValidationUsers, sampling_seed
 from oneclass.models.registry import MODELS
+from tests.models.block_fits import shorten_phases
 
 TORCH = importlib.util.find_spec("torch") is not None
 SHORT = {
@@ -174,17 +175,20 @@ def test_a_model_that_does_not_stop_early_passes_validation_users_by(long_tailed
 
 
 @pytest.mark.parametrize("name", ["wmf", "paired_symbols", "random_graph"])
-def test_a_fit_stops_where_its_objective_is_level(name, long_tailed):
+def test_a_fit_stops_where_its_objective_is_level(name, long_tailed, monkeypatch):
     kind, watched = MODELS[name], {"random_graph": "bound", "paired_symbols": "bound", "wmf": "loss"}[name]
-    short = SHORT[name] | {"iterations": 60} | ({"bound_every": 2} if name == "random_graph" else {})
+    short = SHORT[name] | {"iterations": 60}
+    if name == "random_graph":
+        shorten_phases(monkeypatch, t_tau=10, t_epsilon=10, bound_every=2)
 
-    def values(**settings) -> tuple[int, list[float]]:
+    def values(tolerance: float) -> tuple[int, list[float]]:
         epochs = []
-        kind(kind.Settings(**short, **settings)).fit(long_tailed, FitOptions(on_epoch=epochs.append))
+        monkeypatch.setattr(f"oneclass.models.{name}.model.TOLERANCE", tolerance)
+        kind(kind.Settings(**short)).fit(long_tailed, FitOptions(on_epoch=epochs.append))
         return len(epochs), [epoch.values[watched] for epoch in epochs if watched in epoch.values]
 
     tolerance = 0.005
-    (passes, found), (all_passes, whole) = values(tolerance=tolerance), values(tolerance=0)
+    (passes, found), (all_passes, whole) = values(tolerance), values(0.0)
     assert all_passes == 60 and passes < 60 and found == whole[: len(found)]
     moved = np.abs(np.diff(whole)) / np.abs(whole[:-1])
     first = 9 if name == "random_graph" else 0  # changes that do not count: those before iteration 20

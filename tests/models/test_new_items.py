@@ -7,7 +7,7 @@ from scipy.sparse import csr_matrix
 from oneclass.models.attributes.new_items import fold_in_items, score_new_items
 from oneclass.models.fit_options import FitOptions
 from oneclass.models.popularity import Popularity
-from oneclass.models.registry import MODELS, load_model
+from oneclass.models.registry import load_model
 from oneclass.testing import all_scores
 from tests.models.test_contract import IMPERSONAL, every_model, make_model
 
@@ -119,9 +119,6 @@ def test_popularity_of_a_new_item_is_that_of_its_category(likes):
 def test_features_that_do_not_go_with_the_matrix_are_refused(features, error, message, likes):
     with pytest.raises(error, match=message):
         Popularity().fit(likes, FitOptions(item_features=features))
-    if "7 rows" in message:
-        with pytest.raises(error, match="features of users: 7 rows for 80 users"):
-            MODELS["wmf"]().fit(likes, FitOptions(user_features=features))
 
 
 def test_new_items_with_other_features_are_refused(fitted):

@@ -107,7 +107,7 @@ def test_features_are_of_the_columns_of_every_split(home, shop):
     assert len(digests) >= 4
     for digest in digests.values():
         stored = matrices.load_split(home, digest)
-        assert stored.item_features.shape == (len(stored.items), 4) and stored.user_features is None
+        assert stored.item_features.shape == (len(stored.items), 4)
         for column, features in zip(stored.items, stored.item_features.toarray(), strict=True):
             number = int(names[column][1:])
             expected = np.eye(3)[number % 3] if number != 8 else np.zeros(3)  # the table does not have it

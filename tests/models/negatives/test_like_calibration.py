@@ -27,7 +27,7 @@ from oneclass.models.numerics.adjacency import copy_pattern
 from oneclass.models.numerics.partition import partition_shards
 from oneclass.models.paired_symbols.model import PairedSymbols, PairedSymbolsSettings
 from oneclass.models.random_graph.model import RandomGraph, RandomGraphSettings
-from oneclass.tasks.demo.story import DemoSettings, simulate_likes
+from oneclass.tasks.demo.story import TRAITS, DemoSettings, simulate_likes
 
 KEPT = 0.9
 DEMO = DemoSettings()
@@ -67,10 +67,10 @@ def edge_probabilities(story):
 def drawn_as_negative(model, likes, seen):
     """Probability that a user's negatives hold an item, for every item that is no like (Hajek 1964)."""
     wanted = np.diff(likes[0])
-    times = np.geomspace(0.5, 40 / model.weights[model.weights > 0].min(), 64)
-    taken = -np.expm1(-np.outer(times, model.weights)) @ ~seen.T  # (64, users)
+    times = np.geomspace(0.5, 40 / model.histogram[model.histogram > 0].min(), 64)
+    taken = -np.expm1(-np.outer(times, model.histogram)) @ ~seen.T  # (64, users)
     at = np.array([np.interp(wanted[user], taken[:, user], times) for user in range(len(wanted))])
-    return -np.expm1(-model.weights * at[:, None])
+    return -np.expm1(-model.histogram * at[:, None])
 
 
 @pytest.fixture(scope="module")
@@ -102,8 +102,8 @@ def judge_random_graph(settings, halves):
     model = RandomGraph(settings).fit(halves.train)
     likes = copy_pattern(halves.train)
     names = np.arange(DEMO.users, dtype=np.uint64)
-    drawn = (build_alias_table(model.weights), partition_shards(likes[0]), (99, 1), names)
-    starts, items = draw_negatives(likes, model.weights, *drawn)
+    drawn = (build_alias_table(model.histogram), partition_shards(likes[0]), (99, 1), names)
+    starts, items = draw_negatives(likes, model.histogram, *drawn)
     rate = (1 - halves.like_rate) * drawn_as_negative(model, likes, halves.train.toarray() > 0)
     return pair_likes(model, halves, (np.repeat(np.arange(DEMO.users), np.diff(starts)), items), rate)
 
@@ -120,7 +120,7 @@ def judge_paired_symbols(settings, halves):
 CASES = {  # how to judge, settings, the largest calibration error, the least cover of 95 % intervals
     "random_graph": (judge_random_graph, RandomGraphSettings(learn_tau=False), 0.05, 0.9),
     "random_graph, precisions learned": (judge_random_graph, RandomGraphSettings(), 0.08, 0.9),
-    "paired_symbols": (judge_paired_symbols, PairedSymbolsSettings(factors=DEMO.traits, r=2), 0.05, 0.65),
+    "paired_symbols": (judge_paired_symbols, PairedSymbolsSettings(factors=TRAITS, r=2), 0.05, 0.65),
     "paired_symbols, 20 factors": (judge_paired_symbols, PairedSymbolsSettings(), 0.07, 0.9),
 }
 

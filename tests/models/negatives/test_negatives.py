@@ -7,16 +7,14 @@ import pytest
 from scipy.sparse import csr_matrix
 
 from oneclass.models.generator.density_ratio import GroundTruth, solve_odds
-from oneclass.models.negatives.balanced_histogram import balance_histogram, cap_shares, expected_negatives
 from oneclass.models.negatives.distributions import AllZeros, CensoredPairs, WithoutReplacement
 from oneclass.models.negatives.sampling import (
     build_alias_table,
     degree_histogram,
     draw_negatives,
     histogram_power,
-    negative_starts,
 )
-from oneclass.models.numerics.adjacency import copy_pattern, transpose
+from oneclass.models.numerics.adjacency import copy_pattern
 from oneclass.models.numerics.partition import partition_shards
 from oneclass.models.numerics.threads import kernel_threads
 from oneclass.models.paired_symbols.model import PairedSymbols, PairedSymbolsSettings
@@ -121,27 +119,6 @@ def test_alias_table_gives_back_its_weights(weights):
     assert given / len(weights) == pytest.approx(weights / weights.sum(), abs=1e-8)
 
 
-@pytest.mark.slow
-def test_balancing_gives_popular_items_their_share_of_negatives():
-    rng = np.random.default_rng(2)
-    popular = np.linspace(0.6, 0.01, 60)
-    matrix = csr_matrix(rng.random((1500, 60)) < popular)
-    likes = copy_pattern(matrix)
-    by_item = transpose(*likes, 60)
-    pi = degree_histogram(np.diff(by_item[0]), 1.0)
-    weights = balance_histogram(likes, by_item, pi)
-    counts, plain = (
-        np.bincount(np.concatenate([sample_negatives(likes, which, iteration=t)[1] for t in range(20)]), minlength=60)
-        / 20
-        for which in (weights, pi)
-    )
-    wanted = cap_shares(pi, 0.95 * (1500 - np.diff(by_item[0])), negative_starts(likes, pi)[-1])
-    assert counts[:20] == pytest.approx(wanted[:20], rel=0.05)
-    assert (plain[:5] < 0.8 * wanted[:5]).all()  # what the caption of Figure 3 complains of
-    expected = expected_negatives(likes, by_item, pi, np.diff(negative_starts(likes, pi)).astype(float))
-    assert expected[:30] == pytest.approx(plain[:30], rel=0.05)
-
-
 EDGES = np.array([[1, 1, 0, 0, 0, 0], [0, 0, 1, 0, 0, 0], [1, 1, 1, 1, 0, 0], [1, 1, 1, 1, 1, 1]], dtype=np.float32)
 TRAIN = csr_matrix(EDGES)
 USERS = np.arange(4)
@@ -232,7 +209,7 @@ def test_rates_are_how_often_an_item_is_a_negative():
 
 def test_fitted_models_tell_their_laws():
     graph = RandomGraph(RandomGraphSettings(factors=2, iterations=2, gamma=0.5)).fit(TRAIN)
-    assert graph.negative_distribution().histogram.tolist() == graph.weights.tolist()
+    assert graph.negative_distribution().histogram.tolist() == graph.histogram.tolist()
     pairs = PairedSymbols(PairedSymbolsSettings(iterations=2, r=3)).fit(TRAIN).negative_distribution()
     assert pairs.item_shares == pytest.approx(EDGES.sum(axis=0) / 13)
     assert pairs.user_shares == pytest.approx(EDGES.sum(axis=1) / 13)

@@ -43,7 +43,7 @@ def dense_bound(users, items, taus, g, h, xi):
                 gamma = taus.shape[tau], taus.rate[tau]
                 total += _gaussian_terms(side[part + "mean"], side[part + "precision"], *gamma)
     for tau in used:
-        shape, rate, alpha, beta = taus.shape[tau], taus.rate[tau], taus.alpha, taus.beta
+        shape, rate, alpha, beta = taus.shape[tau], taus.rate[tau], 0.01, 0.01
         log_tau = psi(shape) - np.log(rate)
         total += alpha * np.log(beta) - gammaln(alpha) + (alpha - 1) * log_tau - beta * shape / rate
         total += shape - np.log(rate) + gammaln(shape) + (1 - shape) * psi(shape)
@@ -66,39 +66,30 @@ def random_side(rng, count, factors, clamped=False):
     return side
 
 
-def updated_factors(side, other, g, h, xi, taus, step, joint, prior=None):
-    """Eq. 15, 17 and 18 for every vertex of `side`; g, h and xi are (vertices, others), `prior` (vertices, K + 1)."""
+def updated_factors(side, other, g, h, xi, tau, step):
+    """Eq. 15, 17 and 18 for every vertex of `side`; g, h and xi are (vertices, others)."""
     new = {name: array.copy() for name, array in side.items()}
     factors = side["mean"].shape[1]
-    size = factors + joint
     for vertex in range(len(g)):
-        precision = np.diag([taus[0]] * factors + [taus[1]])
-        z = np.zeros(factors + 1) if prior is None else np.diag(precision) * prior[vertex]
+        precision, z = tau * np.eye(factors), np.zeros(factors)
         for n in np.nonzero(h[vertex])[0]:
-            weight = 2 * logistic_lambda(xi[vertex, n])
-            x = np.append(other["mean"][n], 1.0)
-            variance = np.append(1 / other["precision"][n], 0.0)
-            precision += weight * (np.outer(x, x) + np.diag(variance))
-            held = other["bias_mean"][n] + (0 if joint else side["bias_mean"][vertex])
-            z += (g[vertex, n] - 0.5 - weight * held) * x
-        omega = np.append(side["precision"][vertex], side["bias_precision"][vertex])[:size]
-        eta = np.append(side["mean"][vertex], side["bias_mean"][vertex])[:size]
-        precision = step * precision[:size, :size] + (1 - step) * np.diag(omega)
-        mean = np.linalg.solve(precision, step * z[:size] + (1 - step) * omega * eta)
-        new["mean"][vertex], new["precision"][vertex] = mean[:factors], np.diag(precision)[:factors]
-        if joint:
-            new["bias_mean"][vertex] = mean[factors]
-            new["bias_precision"][vertex] = precision[factors, factors]
+            weight, x = 2 * logistic_lambda(xi[vertex, n]), other["mean"][n]
+            precision += weight * (np.outer(x, x) + np.diag(1 / other["precision"][n]))
+            z += (g[vertex, n] - 0.5 - weight * (other["bias_mean"][n] + side["bias_mean"][vertex])) * x
+        omega, eta = side["precision"][vertex], side["mean"][vertex]
+        precision = step * precision + (1 - step) * np.diag(omega)
+        new["mean"][vertex] = np.linalg.solve(precision, step * z + (1 - step) * omega * eta)
+        new["precision"][vertex] = np.diag(precision)
     return new
 
 
-def updated_biases(side, other, g, h, xi, tau, step, prior=None):
+def updated_biases(side, other, g, h, xi, tau, step):
     """Eq. 19 for every vertex of `side`."""
     new = {name: array.copy() for name, array in side.items()}
     rest = side["mean"] @ other["mean"].T + other["bias_mean"]
     weights = h * 2 * logistic_lambda(xi)
     precision = step * (weights.sum(1) + tau) + (1 - step) * side["bias_precision"]
-    z = step * ((h * (g - 0.5) - weights * rest).sum(1) + (0 if prior is None else tau * prior[:, -1]))
+    z = step * (h * (g - 0.5) - weights * rest).sum(1)
     z += (1 - step) * side["bias_precision"] * side["bias_mean"]
     new["bias_mean"], new["bias_precision"] = z / precision, precision
     return new
@@ -107,15 +98,15 @@ def updated_biases(side, other, g, h, xi, tau, step, prior=None):
 M, N = 30, 20
 
 
-def random_case(factors, *, clamped=False, seed=0):
+def random_case(factors, *, seed=0):
     """A posterior, and a fixed H as a HiddenGraph and as dense g and h."""
     rng = np.random.default_rng(seed)
-    taus = PrecisionPosterior.from_mean(1.0, (M, N), factors, 0.01, 0.01)
+    taus = PrecisionPosterior.from_mean(1.0, (M, N), factors)
     taus.rate = taus.shape / np.array([1.7, 0.6, 0.9, 2.1])
     g = rng.random((M, N)) < 0.3
     h = g | (rng.random((M, N)) < 0.4)
     g[3] = h[3] = False  # a user and an item without edges
     g[:, 5] = h[:, 5] = False
     parts = [copy_pattern(csr_matrix(part)) for part in (g, h & ~g, g.T, (h & ~g).T)]
-    q = RandomGraphPosterior(random_side(rng, M, factors, clamped), random_side(rng, N, factors), taus)
+    q = RandomGraphPosterior(random_side(rng, M, factors, clamped=True), random_side(rng, N, factors), taus)
     return q, HiddenGraph(*parts), g.astype(float), h.astype(float)

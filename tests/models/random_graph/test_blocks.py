@@ -28,11 +28,17 @@ from tests.models.block_fits import (
     evaluate_score,
     held_out,
     plant_traits,
+    shorten_phases,
 )
 
 pytestmark = pytest.mark.slow  # kernels that only blocks of users need are compiled
 
-SHORT = {"factors": 5, "iterations": 14, "t_tau": 4, "t_epsilon": 6, "bound_every": 3}
+SHORT = {"factors": 5, "iterations": 14}
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch):
+    shorten_phases(monkeypatch)
 
 
 def fit_model(matrix, *, threads=1, options=None, **settings):
@@ -45,26 +51,18 @@ def by_messages(matrix, **settings):
     """A fit by blocks at its beginning, whatever their number."""
     model = RandomGraph(RandomGraphSettings(**{**SHORT, **settings}), seed=3)
     model.item_degrees = np.bincount(matrix.indices, minlength=matrix.shape[1])
-    model._negative_weights(matrix)
+    model._set_histogram()
     q = model._initial_posterior(matrix.shape, None)
-    with start_distributed_fit(BlockConfig(model.settings, 3, 1), q, model.weights, matrix, FitOptions()) as posterior:
+    config = BlockConfig(model.settings, 3, 1)
+    with start_distributed_fit(config, q, model.histogram, matrix, FitOptions()) as posterior:
         yield posterior
-
-
-MODES = [
-    {},
-    {"joint_bias": True},
-    {"user_biases": True},
-    {"joint_bias": True, "user_biases": True},
-]
 
 
 def test_a_fit_by_blocks_begins_at_an_earlier_fit(long_tailed):
     assert_begins_at_an_earlier_fit(fit_model, long_tailed, 2e-5, iterations=3)
 
 
-@pytest.mark.parametrize("mode", MODES, ids=[" ".join(mode) or "defaults" for mode in MODES])
-def test_in_turns_the_items_move_by_the_sum_of_the_latest_messages(long_tailed, monkeypatch, mode):
+def test_in_turns_the_items_move_by_the_sum_of_the_latest_messages(long_tailed, monkeypatch):
     visits, move_factors = [], blocks.update_item_factors
 
     def watched(items, total, *more, **named):
@@ -74,19 +72,19 @@ def test_in_turns_the_items_move_by_the_sum_of_the_latest_messages(long_tailed, 
         move_factors(items, total, *more, **named)
 
     monkeypatch.setattr(blocks, "update_item_factors", watched)
-    with by_messages(long_tailed, blocks=5, refreshed=2, **mode) as posterior:
-        for t, step in enumerate(step_sizes(10, 6), start=1):
+    with by_messages(long_tailed, blocks=5, refreshed=2) as posterior:
+        for t, step in enumerate(step_sizes(10), start=1):
             posterior.iterate(t, step)
     assert visits == [5] * (1 + 9 * 3)  # the first iteration is of all blocks, the others of three turns
 
 
-@pytest.mark.parametrize("joint", [False, True])
 @pytest.mark.parametrize("refreshed", [1, 2])
-def test_in_turns_30_iterations_reach_the_s_of_one_machine_within_a_standard_error(joint, refreshed):
+def test_in_turns_30_iterations_reach_the_s_of_one_machine_within_a_standard_error(refreshed, monkeypatch):
+    shorten_phases(monkeypatch, t_tau=10, t_epsilon=10)
     train, targets = held_out(plant_traits(1500))
-    more = {"iterations": 30, "t_tau": 10, "t_epsilon": 10, "bound_every": 0, "joint_bias": joint}
     one, turns = (
-        fit_model(train, threads=2, **more, **settings) for settings in ({}, {"blocks": 6, "refreshed": refreshed})
+        fit_model(train, threads=2, iterations=30, **settings)
+        for settings in ({}, {"blocks": 6, "refreshed": refreshed})
     )
     for score in ("popularity_x_odds", "like"):
         right, found = (evaluate_score(model, train, targets, score)["mean_rank"] for model in (one, turns))
@@ -210,26 +208,21 @@ def test_a_message_for_biases_is_the_sums_of_equation_19():
     np.testing.assert_allclose(message[:, 1], (h * (g - 0.5 - w * rest)).sum(0), rtol=2e-5, atol=2e-5)
 
 
-@pytest.mark.parametrize("joint", [False, True])
 @pytest.mark.parametrize("step", [1.0, 0.3])
-def test_items_move_by_equations_17_and_18(joint, step):
+def test_items_move_by_equations_17_and_18(step):
     users, items, g, h = draw_case(6)
     P, z = item_parameters(users, items, g, h)
-    total, size = flatten_message(P, z), 6 + joint
-    if not joint:
-        z -= P[:, :, -1] * items.bias_mean[:, None]
-    P += np.diag([1.7] * 6 + [0.6])
-    omega = np.column_stack([items.precision, items.bias_precision])[:, :size].astype(float)
-    eta = np.column_stack([items.mean, items.bias_mean])[:, :size]
-    P = step * P[:, :size, :size] + (1 - step) * np.stack([np.diag(one) for one in omega])
-    mean = np.linalg.solve(P, (step * z[:, :size] + (1 - step) * omega * eta)[..., None])[..., 0]
+    total = flatten_message(P, z)
+    z = (z - P[:, :, -1] * items.bias_mean[:, None])[:, :6]
+    omega, eta = items.precision.astype(float), items.mean.copy()
+    P = step * (P[:, :6, :6] + 1.7 * np.eye(6)) + (1 - step) * np.stack([np.diag(one) for one in omega])
+    mean = np.linalg.solve(P, (step * z + (1 - step) * omega * eta)[..., None])[..., 0]
     held = items.bias_mean.copy(), items.bias_precision.copy()
-    update_item_factors(items, total, (1.7, 0.6), step, joint=joint)
-    np.testing.assert_allclose(items.mean, mean[:, :6], rtol=2e-5, atol=2e-5)
-    np.testing.assert_allclose(items.precision, np.diagonal(P, axis1=1, axis2=2)[:, :6], rtol=2e-5)
-    expected = (mean[:, 6], P[:, 6, 6]) if joint else held
-    for got, right in zip((items.bias_mean, items.bias_precision), expected, strict=True):
-        np.testing.assert_allclose(got, right, rtol=2e-5, atol=2e-5)
+    update_item_factors(items, total, 1.7, step)
+    np.testing.assert_allclose(items.mean, mean, rtol=2e-5, atol=2e-5)
+    np.testing.assert_allclose(items.precision, np.diagonal(P, axis1=1, axis2=2), rtol=2e-5)
+    for got, right in zip((items.bias_mean, items.bias_precision), held, strict=True):
+        np.testing.assert_array_equal(got, right)
 
 
 @pytest.mark.parametrize("fixed_rows", [0, 25, USERS], ids=["all fresh", "some fresh", "none fresh"])
