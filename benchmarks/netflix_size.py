@@ -14,10 +14,12 @@ more while DuckDB spills. For a small run: `--share 0.001 --set train.tune=off`.
 import argparse
 import re
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 
 from benchmarks.common import print_head, print_row, run_command
+from oneclass.tasks.demo import story
 from oneclass.tasks.demo.story import DemoSettings, make_demo
 from oneclass.tasks.stores.home import Home
 
@@ -28,11 +30,12 @@ STAGE_DONE = re.compile(r"- ([\w ]+): done in ([\d a-z.]+)")
 
 def write_first_night(home: Path, share: float) -> None:
     """Write the first log into the landing folder."""
-    settings = DemoSettings(users=round(USERS * share), items=ITEMS, likes=round(LIKES * share), like_share=LIKE_SHARE)
+    settings = DemoSettings(users=round(USERS * share), items=ITEMS, likes=round(LIKES * share))
     landing = home / "netflix" / "landing"
     landing.mkdir(parents=True)
-    for log in make_demo(Home(home / "made", "demo"), settings, SEED):
-        log.rename(landing / log.name)
+    with patch.object(story, "LIKE_SHARE", LIKE_SHARE):
+        for log in make_demo(Home(home / "made", "demo"), settings, SEED):
+            log.rename(landing / log.name)
 
 
 def write_second_night(home: Path, share: float) -> None:

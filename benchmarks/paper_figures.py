@@ -14,11 +14,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 from scipy.sparse import csr_matrix
 
 from oneclass.models.base import Model
+from oneclass.models.binary_matrix import inference
 from oneclass.models.evaluation import metrics
 from oneclass.models.evaluation.calibration import HISTOGRAM_BINS, bin_likes_by_degree
 from oneclass.models.evaluation.metrics import Mean
@@ -275,7 +277,10 @@ def format_mean(mean: Mean) -> str:
 def draw_binary_matrix(run: FinishedRun) -> None:
     """Draw boxes 9 and 10 of the poster: minibatch sizes for each way to draw entries, and the rank at fixed sizes."""
     drawn = {way: run.refit("leave_one_out", ENTRIES, sampling=way) for way in STRATEGIES}
-    held = {size: run.refit("leave_one_out", ENTRIES, minibatch=size) for size in HELD_SIZES}
+    held = {}
+    for size in HELD_SIZES:
+        with patch.multiple(inference, LEAST_BATCH=size, MOST_BATCH=size):
+            held[size] = run.refit("leave_one_out", ENTRIES)
     sizes = plotting.new_panel("binary_matrix_sizes", "Entries in a minibatch after each pass", width=5.0, left=0.75)
     ranks = plotting.new_panel(
         "binary_matrix_ranks", "Mean rank with minibatches of a fixed size", width=5.0, left=0.75

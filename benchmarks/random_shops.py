@@ -23,6 +23,7 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import duckdb
 from prefect.settings import PREFECT_API_URL, temporary_settings
@@ -32,7 +33,7 @@ from oneclass.flows import commands
 from oneclass.flows.prefect_server import launch_server
 from tests.shop_model import ShopModel, group_rows
 
-NIGHT = ("--models", "popularity", "--protocols", "leave_one_out", "--set", "publish.keep=9", "publish.cold_share=0")
+NIGHT = ("--models", "popularity", "--protocols", "leave_one_out", "--set", "publish.cold_share=0")
 STEPS = {"night": 4, "quiet night": 1, "rollback": 2, "promote": 2, "forget": 2}  # with their weights
 
 
@@ -129,6 +130,7 @@ def ask(address: str) -> tuple[int, dict[str, Any]]:
         return 0, {}
 
 
+@patch("oneclass.tasks.publish.stage.KEPT", 9)
 def walk_shop(root: Path, generator: random.Random) -> str:
     """Walk one shop; returns what went wrong, if anything."""
     walk, taken = Walk(root, generator), ["night"]

@@ -33,7 +33,7 @@ from oneclass.models.numerics.gram import gram_rows
 from oneclass.models.numerics.matmul import as_read_only
 from oneclass.models.numerics.threads import kernel_threads
 from oneclass.models.numerics.top_k import find_largest
-from oneclass.models.settings import Choice, NumericRange, RecencySettings, SearchSpace
+from oneclass.models.settings import Choice, ModelSettings, NumericRange, RecencySettings, SearchSpace
 
 
 @njit(parallel=True, nogil=True, cache=True)
@@ -91,7 +91,7 @@ GRAM_BYTES = 40  # of an edge in the arrays of `GramRows` and while they are mad
 WEIGHT_BYTES = 24  # of a similarity: as found, by columns and by rows
 
 
-class RandomWalkSettings(RecencySettings):
+class RandomWalkSettings(ModelSettings):
     """Which items count for an item, and how much. The defaults were chosen on validation edges of two logs."""
 
     search_space: ClassVar[SearchSpace] = {
@@ -109,7 +109,7 @@ class RandomWalkSettings(RecencySettings):
     )
 
 
-class ItemKNNSettings(RandomWalkSettings):
+class ItemKNNSettings(RecencySettings, RandomWalkSettings):
     """Settings of random walks, and which similarity there is."""
 
     search_space: ClassVar[SearchSpace] = {
@@ -211,6 +211,7 @@ class ItemKNN(ItemWeights[ItemKNNSettings]):
 class RP3betaSettings(RandomWalkSettings):
     """Settings of `item_knn` with the similarity `rp3beta`, which is not searched."""
 
+    recency_exponent: ClassVar[float] = 0.0
     similarity: ClassVar[Similarity] = "rp3beta"
     shrinkage: ClassVar[float] = 0.0
 

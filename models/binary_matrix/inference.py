@@ -59,7 +59,7 @@ class BinaryMatrixPosterior:
             z=np.array([np.log((ones + 1) / (L * M - ones + 1)), 0.01]),
             user_updates=np.zeros(L, dtype=np.int64),
             item_updates=np.zeros(M, dtype=np.int64),
-            progress=np.array([0, min(2 * ones, settings.minibatch or MOST_BATCH)]),
+            progress=np.array([0, min(2 * ones, MOST_BATCH)]),
         )
 
     @property
@@ -168,8 +168,7 @@ class Inference:
     def _resize(self, noise: float) -> None:
         """Choose the size of the next minibatch by box 8, with a running mean of the noise-to-signal ratio."""
         self.noise = noise if np.isnan(self.noise) else (1 - SMOOTHING) * self.noise + SMOOTHING * noise
-        by_noise = min(max(self.noise / THETA_DELTA, LEAST_BATCH), MOST_BATCH)
-        self.q.progress[1] = self.settings.minibatch or by_noise
+        self.q.progress[1] = min(max(self.noise / THETA_DELTA, LEAST_BATCH), MOST_BATCH)
 
     def _rho(self, updates: int) -> float:
         return float((T0 + updates) ** -POWER)

@@ -9,7 +9,7 @@ from oneclass.models.settings import ModelSettings, NumericRange, SearchSpace
 
 
 class BinaryMatrixSettings(ModelSettings):
-    """Priors, sampling and minibatches."""
+    """Priors and sampling."""
 
     search_space: ClassVar[SearchSpace] = {
         "factors": NumericRange(10, 100, log=True, manual_only=True),
@@ -23,6 +23,3 @@ class BinaryMatrixSettings(ModelSettings):
     user_variance: float = Field(0.2, gt=0, description="Prior variance of u_id.")
     item_variance: float = Field(0.2, gt=0, description="Prior variance of v_jd.")
     passes: int = Field(80, ge=1, description="Number of passes; a pass draws two entries for every one in the matrix.")
-    minibatch: int | None = Field(
-        None, ge=1, description="Entries in a minibatch; by default as many as box 8 asks for, 1,000 at least."
-    )

@@ -67,8 +67,8 @@ class Allocation:
         item_sums: float32 (parts, items, padded K), the same for each item; its parts are yet to be added.
     """
 
-    def __init__(self, interactions: csr_matrix, ones: bool, factors: int) -> None:
-        self.indptr, self.indices, self.counts = to_edge_arrays(interactions, ones)
+    def __init__(self, interactions: csr_matrix, factors: int) -> None:
+        self.indptr, self.indices, self.counts = to_edge_arrays(interactions)
         users, items = interactions.shape
         # each part has its own sums over all items; few edges get few parts, so that adding the parts stays cheap
         parts = min(SHARDS, max(1, interactions.nnz // items))
@@ -102,9 +102,9 @@ class Ascent:
         users, items: the Gamma factors of q.
     """
 
-    def __init__(self, interactions: csr_matrix, ones: bool, users: "GammaFactors", items: "GammaFactors") -> None:
+    def __init__(self, interactions: csr_matrix, users: "GammaFactors", items: "GammaFactors") -> None:
         self.users, self.items = users, items
-        self.phi = Allocation(interactions, ones, users.prior.factors)
+        self.phi = Allocation(interactions, users.prior.factors)
 
     def allocate(self) -> float:
         """One pass over the edges: set phi to its block maximum, kept as sums for both sides; returns the bound
@@ -197,11 +197,10 @@ def pad_factors(factors: int) -> int:
     return -(-factors // kernels.LANES) * kernels.LANES
 
 
-def to_edge_arrays(interactions: csr_matrix, ones: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """CSR arrays in the types of the kernels, int64, int32 and float32, read-only; with `ones` every count is one."""
-    counts = np.ones(interactions.nnz, dtype=np.float32) if ones else interactions.data
+def to_edge_arrays(interactions: csr_matrix) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """CSR arrays in the types of the kernels, int64, int32 and float32, read-only."""
     return (
         as_read_only(interactions.indptr, np.int64),
         as_read_only(interactions.indices, np.int32),
-        as_read_only(counts, np.float32),
+        as_read_only(interactions.data, np.float32),
     )

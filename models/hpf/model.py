@@ -2,7 +2,7 @@
 
     xi_u ~ Gamma(a', a'/b')    theta_uk ~ Gamma(a, xi_u)      activity and preferences of user u
     eta_i ~ Gamma(c', c'/d')   beta_ik ~ Gamma(c, eta_i)      popularity and attributes of item i
-    y_ui ~ Poisson(theta_u' beta_i)                           count of edge (u, i); all Gamma(shape, rate)
+    y_ui ~ Poisson(theta_u' beta_i)                           count of edge (u, i), here one; all Gamma(shape, rate)
 
 The posterior is approximated by q = prod Gamma(theta_uk | gamma) Gamma(beta_ik | lambda) Gamma(xi_u | kappa)
 Gamma(eta_i | tau) prod Mult(z_ui | y_ui, phi_ui), and each block in turn is set to its exact maximum. `phi` is never
@@ -91,11 +91,6 @@ class HPFSettings(ModelSettings):
     c: float = Field(0.3, ge=0.05, description="Shape of an item's attributes.")
     c_prime: float = Field(0.3, gt=0, description="c', the shape of an item's popularity.")
     d_prime: float = Field(1.0, gt=0, description="d'; the rate of the popularity is c'/d'.")
-    use_weights: bool = Field(
-        False,
-        description="Take the weight of an edge, or its number of events where values do not add up, as its count y; "
-        "by default every count is one.",
-    )
     starts: int = Field(
         1,
         ge=1,
@@ -149,14 +144,14 @@ class HPF(Model[HPFSettings]):
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         best: tuple[np.ndarray, GammaParameters, GammaFactors] | None = None
-        starts = 1 if options.start else self.params.starts
+        edges, starts = _with_counts_of_one(interactions), 1 if options.start else self.params.starts
         for number in range(starts):
             users, self._items = self._initial_posterior(interactions.shape, options.start, number)
             # updated in place, so that `on_epoch` may call `scores`
             self.user_shape, self.user_rate, self.activity_rate = users.posterior
             self.item_shape, self.item_rate, self.popularity_rate = self._items.posterior
             with kernel_threads(self.threads):
-                ascent = Ascent(interactions, not self.params.use_weights, users, self._items)
+                ascent = Ascent(edges, users, self._items)
                 bounds = np.array(list(self._run_ascent(ascent, (number, starts), options.on_epoch)))
             if best is None or bounds[-1] > best[0][-1]:
                 best = bounds, self.user_posterior, self._items
@@ -210,7 +205,7 @@ class HPF(Model[HPFSettings]):
         """Find E theta, float32 (users, K), by coordinate ascent on gamma and kappa with fixed items."""
         settings = self.params
         means = np.empty((histories.shape[0], settings.factors), dtype=np.float32)
-        history = to_edge_arrays(self.check_histories(histories), not settings.use_weights)
+        history = to_edge_arrays(_with_counts_of_one(self.check_histories(histories)))
         with kernel_threads(self.threads):
             kernels.fold_in(
                 history,
@@ -236,3 +231,8 @@ class HPF(Model[HPFSettings]):
         super()._restore(arrays)
         with kernel_threads(self.threads):
             self._items = GammaFactors(self.params.item_prior, GammaParameters(*map(np.array, self.item_posterior)))
+
+
+def _with_counts_of_one(matrix: csr_matrix) -> csr_matrix:
+    ones = np.ones(matrix.nnz, dtype=np.float32)
+    return csr_matrix((ones, matrix.indices, matrix.indptr), shape=matrix.shape)

@@ -21,7 +21,14 @@ from oneclass.models.numerics.gram_inverse import regularized_inverse
 from oneclass.models.numerics.matmul import dense_times
 from oneclass.models.numerics.spd_inverse import TILE, work_bytes
 from oneclass.models.numerics.threads import kernel_threads
-from oneclass.models.settings import Choice, NumericRange, RecencySettings, RelativeRange, SearchSpace
+from oneclass.models.settings import (
+    Choice,
+    ModelSettings,
+    NumericRange,
+    RecencySettings,
+    RelativeRange,
+    SearchSpace,
+)
 
 INVERSE_SECONDS = 1e-11  # of an entry of the Gram matrix and an item
 
@@ -168,10 +175,11 @@ def _to_weights(inverse: np.ndarray, rescaled: Rescaling, threads: int) -> None:
     np.fill_diagonal(inverse, 0.0)
 
 
-class EASESettings(RecencySettings):
+class EASESettings(ModelSettings):
     """Settings of `mrf_dense` at which it is EASE; l2 is twice the edges' mean degree by default."""
 
     search_space: ClassVar[SearchSpace] = {"l2": RelativeRange(16)}
+    recency_exponent: ClassVar[float] = 0.0
     alpha: ClassVar[float] = 0.0
     centred: ClassVar[bool] = False
     intercept: ClassVar[bool] = False

@@ -17,10 +17,11 @@ probability is the probability ranking principle (Robertson 1977); Li et al. 202
 check", evaluate repetition and exploration apart.
 """
 
-from typing import Any, Self
+import json
+from typing import Self
 
 import numpy as np
-from pydantic import Field, ValidationInfo, model_validator
+from pydantic import Field, model_validator
 from scipy.sparse import csr_matrix
 from scipy.special import expit, logit
 
@@ -45,14 +46,10 @@ class RepeatMixtureSettings(ModelSettings):
     """The model of new items."""
 
     component: str = Field("mrf_sparse", description="The model that ranks items outside the history, by its name.")
-    component_settings: dict[str, Any] = Field(
-        {}, description="Its settings; those that are not named have their defaults."
-    )
 
     @model_validator(mode="after")
-    def _check_component(self, info: ValidationInfo) -> Self:
-        (kind,) = self.find_components()
-        kind.Settings.model_validate(self.component_settings, context=info.context)
+    def _check_component(self) -> Self:
+        self.find_components()
         return self
 
     @property
@@ -63,21 +60,21 @@ class RepeatMixtureSettings(ModelSettings):
     @property
     def reads_order(self) -> bool:
         """Whether the component's scores depend on the order of a history."""
-        return self.parse_component().reads_order
+        return self._component_settings.reads_order
 
     @property
     def reads_explicit_negatives(self) -> bool:
         """Whether the fit of the component uses explicit negatives."""
-        return self.parse_component().reads_explicit_negatives
+        return self._component_settings.reads_explicit_negatives
 
     def find_components(self) -> "list[type[Model]]":
         """Return the component's estimator."""
         return [find_component("component", self.component, None, RepeatMixture.name)]
 
-    def parse_component(self) -> ModelSettings:
-        """Return the settings of the component."""
+    @property
+    def _component_settings(self) -> ModelSettings:
         (kind,) = self.find_components()
-        return kind.Settings.from_saved(self.component_settings)
+        return kind.Settings()
 
 
 class RepeatMixture(Model[RepeatMixtureSettings]):
@@ -116,31 +113,31 @@ class RepeatMixture(Model[RepeatMixtureSettings]):
     def estimate_cost(cls, settings: RepeatMixtureSettings, log: LogSize) -> FitCost:
         """Estimate the cost of the component's two fits, of which both are held for a while."""
         (kind,) = settings.find_components()
-        return FitCost(2 * kind.estimate_cost(settings.parse_component(), log).bytes, EDGE_SECONDS * log.edges)
+        return FitCost(2 * kind.estimate_cost(kind.Settings(), log).bytes, EDGE_SECONDS * log.edges)
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         self.again = Repeat(seed=self.seed, threads=self.threads).fit(interactions)
-        settings = self.params.parse_component()
-        new = options.load_component(self.params.component, settings)
-        self.new = self._fit_component(settings, interactions, options) if new is None else new
-        component = self.new.params.model_dump(mode="json")
-        self.params = self.params.model_copy(update={"component_settings": component})
-        self._calibrate(interactions, settings, options)
+        new = options.load_component(self.params.component, self._make_component().settings)
+        self.new = self._fit_component(interactions, options) if new is None else new
+        self._calibrate(interactions, options)
 
-    def _fit_component(self, settings: ModelSettings, interactions: csr_matrix, options: FitOptions) -> Model:
+    def _make_component(self) -> Model:
         (kind,) = self.params.find_components()
-        return kind(settings, seed=self.seed, threads=self.threads).fit(interactions, options.for_component())
+        return kind(seed=self.seed, threads=self.threads)
 
-    def _calibrate(self, interactions: csr_matrix, settings: ModelSettings, options: FitOptions) -> None:
+    def _fit_component(self, interactions: csr_matrix, options: FitOptions) -> Model:
+        return self._make_component().fit(interactions, options.for_component())
+
+    def _calibrate(self, interactions: csr_matrix, options: FitOptions) -> None:
         """Fit the rate of new items, the curve of their ranks and the weights on the held-out window."""
-        earlier, later = hold_out_window(interactions, self.again.params.window)
+        earlier, later = hold_out_window(interactions, self.again.parameters["window"])
         rows = active_rows(earlier, later)
         self.rate, self.weights = np.zeros(4), REPEAT_ALONE
         self.curve = fit_rank_curve(np.empty(0, dtype=np.int64), self.item_count)
         if not len(rows):
             return
         rows = rows[:: -(-len(rows) // MAX_USERS)]
-        before = self._fit_component(settings, earlier, options)
+        before = self._fit_component(earlier, options)
         histories = earlier[rows]
         is_new, happened = _label_items(histories, later[rows], before.item_degrees > 0)
         self.rate = fit_poisson(self._rate_features(histories), is_new.getnnz(axis=1).astype(np.float64))
@@ -204,8 +201,9 @@ class RepeatMixture(Model[RepeatMixtureSettings]):
         return scores
 
     def _arrays(self) -> dict[str, np.ndarray]:
-        parts = {"again": self.again, "new": self.new}
-        return {"rate": self.rate, "curve": self.curve, "weights": self.weights} | {
+        parts, params = {"again": self.again, "new": self.new}, self.new.params.model_dump_json().encode()
+        own = {"rate": self.rate, "curve": self.curve, "weights": self.weights}
+        return {**own, "component": np.frombuffer(params, dtype=np.uint8)} | {
             f"{part}.{name}": array
             for part, model in parts.items()
             for name, array in {"item_degrees": model.item_degrees, **model._arrays()}.items()
@@ -213,12 +211,12 @@ class RepeatMixture(Model[RepeatMixtureSettings]):
 
     def _restore(self, arrays: dict[str, np.ndarray]) -> None:
         self.rate, self.curve, self.weights = (arrays[name] for name in ("rate", "curve", "weights"))
-        (kind,) = self.params.find_components()
-        self.again = Repeat(seed=self.seed, threads=self.threads)
-        self.new = kind(self.params.parse_component(), seed=self.seed, threads=self.threads)
+        self.again, self.new = Repeat(seed=self.seed, threads=self.threads), self._make_component()
         for part, model in (("again", self.again), ("new", self.new)):
             of_part = {name.partition(".")[2]: array for name, array in arrays.items() if name.startswith(f"{part}.")}
             model.item_degrees, model.item_features = of_part.pop("item_degrees"), self.item_features
+            if part == "new":
+                model.params = model.Settings.from_saved(json.loads(arrays["component"].tobytes()))
             model._restore(of_part)
             model._cache = {}
 

@@ -15,10 +15,9 @@ al. 2023, "A next basket recommendation reality check". The regression is ours.
 """
 
 import itertools
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
-from pydantic import Field
 from scipy.sparse import csr_matrix
 from scipy.special import expit
 
@@ -35,23 +34,12 @@ OWN_COUNTS = np.array([float(name == "count") for name in FEATURES])  # the prio
 
 
 class RepeatSettings(ModelSettings):
-    """What the history says of returns."""
-
-    window: int | None = Field(
-        None,
-        ge=1,
-        description="Days of the window that is predicted, and held out within the fit; by default the last days with "
-        "a tenth of the events.",
-    )
+    """No settings: what the history says of returns, the fit chooses on the last days of the training log."""
 
     @property
     def reads_times(self) -> bool:
         """Whether the fit and scores depend on the ages of the events of a history: they do."""
         return True
-
-    def resolve(self, interactions: csr_matrix) -> Self:
-        """Return the settings with the window that the log's times give."""
-        return self if self.window else self.model_copy(update={"window": derive_window(interactions)})
 
 
 class Repeat(Model[RepeatSettings]):
@@ -107,21 +95,21 @@ class Repeat(Model[RepeatSettings]):
         raise ValueError("repeat has no similarities between items; publish another model")
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
-        window = self.params.window
+        window = derive_window(interactions)
         earlier, later = hold_out_window(interactions, window)
         pairs, happened = label_pairs(earlier, later)
         half_lives = (None,) if window is None else tuple(multiple * window for multiple in HALF_LIVES)
         highest = -np.inf
         for smoothing, half_life in itertools.product(SMOOTHINGS, half_lives):
-            tried = {"half_life": half_life, "smoothing": smoothing}
-            statistics = ReturnStatistics.learn(earlier, **tried)
+            statistics = ReturnStatistics.learn(earlier, half_life=half_life, smoothing=smoothing)
             coefficients, objective = OWN_COUNTS, 0.0
             if pairs.nnz:
-                features = statistics.features(pairs, window=window, **tried)
+                features = statistics.features(pairs, half_life=half_life, smoothing=smoothing, window=window)
                 coefficients, objective = fit_logistic(features, happened, OWN_COUNTS)
             if objective > highest:
-                highest, self.parameters, self.coefficients = objective, {**tried, "window": window}, coefficients
-        chosen = {name: value for name, value in self.parameters.items() if name != "window"}
+                highest, self.coefficients = objective, coefficients
+                self.parameters = {"half_life": half_life, "smoothing": smoothing, "window": window}
+        chosen = {name: self.parameters[name] for name in ("half_life", "smoothing")}
         self.statistics = ReturnStatistics.learn(interactions, **chosen)
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:

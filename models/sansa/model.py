@@ -3,9 +3,9 @@
 Spišák, Bartyzal, Hoskovec, Peška and Tůma, "Scalable approximate non-symmetric autoencoder for collaborative
 filtering", 2023. The regression is that of EASE: with Y the weighted and rescaled users x items matrix and
 P = (Y'Y + l2 I)^-1, its weights are B = I - P diag(1 / diag P). P is never formed. Y'Y + l2 I is decomposed into
-L D L' with at most `density` of its entries, L is inverted into K with as many, and P = K' D^-1 K, so that a history x
+L D L' with at most ENTRIES in a column, L is inverted into K with as many, and P = K' D^-1 K, so that a history x
 has the scores (x K') (D^-1 K), divided by diag P. K comes from forward substitution, where the authors' code begins at
-2 I - L and takes minimal-residual steps; at density 1 and with TOLERANCE 0 the weights are exact. Items without a
+2 I - L and takes minimal-residual steps; with all entries and TOLERANCE 0 the weights are exact. Items without a
 like are left out of the decomposition.
 """
 
@@ -30,7 +30,7 @@ from oneclass.models.numerics.threads import kernel_threads
 from oneclass.models.sansa.factorization import factorize, invert
 from oneclass.models.settings import NumericRange, RecencySettings, RelativeRange, SearchSpace
 
-DEFAULT_ENTRIES = 50  # of a column of each factor
+ENTRIES = 50  # of a column of each factor, at most
 TOLERANCE = 5e-3  # entries of the inverse factor up to this size are dropped before others are computed from them
 RIDGE = 6.0  # times `mean_over_edges`
 GRAM_BYTES = 40  # of an edge in the arrays of `GramRows` and while they are made
@@ -69,22 +69,13 @@ class SANSASettings(RecencySettings):
         description="An item's scores are divided by (n variance)^(this / 2), in addition to the rescaling; above 0, "
         "popular items rank lower.",
     )
-    density: float | None = Field(
-        None,
-        gt=0,
-        le=1,
-        description="Largest share of the entries of each factor's columns that are kept, of the items with a like. By "
-        "default 50 entries a column.",
-    )
 
     def resolve(self, interactions: csr_matrix) -> Self:
-        """Derive l2 and the density from the data."""
-        found: dict[str, float] = {}
-        if self.l2 is None:
-            found["l2"] = RIDGE * mean_over_edges(column_moments(interactions, self.user_weight_exponent), self.alpha)
-        if self.density is None:
-            found["density"] = min(1.0, DEFAULT_ENTRIES / len(np.unique(interactions.indices)))
-        return self.model_copy(update=found)
+        """Derive l2 from the data."""
+        if self.l2 is not None:
+            return self
+        typical = mean_over_edges(column_moments(interactions, self.user_weight_exponent), self.alpha)
+        return self.model_copy(update={"l2": RIDGE * typical})
 
 
 class SANSA(Model[SANSASettings]):
@@ -116,18 +107,17 @@ class SANSA(Model[SANSASettings]):
     @classmethod
     def estimate_cost(cls, settings: SANSASettings, log: LogSize) -> FitCost:
         """Estimate the cost of a fit: the log by user and by item, and the two factors."""
-        entries = DEFAULT_ENTRIES if settings.density is None else settings.density * log.items
-        size = GRAM_BYTES * log.edges + int((ENTRY_BYTES * (entries + 1) + 120) * log.items)
-        return FitCost(size, 1e-5 * log.edges, depends_on_items=True, remedy="lower sansa.density")
+        size = GRAM_BYTES * log.edges + (ENTRY_BYTES * (ENTRIES + 1) + 120) * log.items
+        return FitCost(size, 1e-5 * log.edges, depends_on_items=True)
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         started, chosen, items = perf_counter(), self.params, self.item_count
-        assert chosen.l2 is not None and chosen.density is not None  # by `resolve`
+        assert chosen.l2 is not None  # by `resolve`
         moments = column_moments(interactions, chosen.user_weight_exponent)
         rescaled = rescale_columns(moments, chosen.alpha, centred=False, popularity_discount=chosen.popularity_discount)
         gram = gram_rows(interactions, moments.weights, np.zeros(items), rescaled.factor)
         order = np.argsort(self.item_degrees, kind="stable")[np.count_nonzero(self.item_degrees == 0) :]
-        most = max(1, int(chosen.density * len(order)))
+        most = max(1, int(min(1.0, ENTRIES / len(order)) * len(order)))
         factor = factorize(gram, order, chosen.l2, most)
         counts, rows, values = invert(factor, most, TOLERANCE, self.threads)
         values /= np.sqrt(factor.pivots)[rows]

@@ -48,7 +48,6 @@ def test_kinds_of_events_go_from_the_file_to_recommendations(shop, prefect_serve
         "publish.model=wmf",
         "wmf.iterations=4",
         "hpf.max_iterations=20",
-        "hpf.use_weights=true",
     ]
     assert commands.main("backfill", [*arguments, *models, "--protocols", "next_events", *settings]) == 0
     with duckdb.connect(str(shop / "shop" / "warehouse.duckdb"), read_only=True) as connection:

@@ -334,8 +334,3 @@ def test_less_noise_wants_larger_minibatches(monkeypatch):
             steps.minibatch(1000)
         sizes.append(steps.q.progress[1])
     assert sizes[1] / sizes[0] == pytest.approx(4, rel=0.01)
-
-
-def test_a_size_that_is_given_is_kept():
-    model = BinaryMatrix(SETTINGS.model_copy(update={"minibatch": 70, "passes": 3})).fit(draw_matrix())
-    assert model.minibatches.tolist() == [70] * 3

@@ -11,7 +11,7 @@ from oneclass.models.hpf.ascent import Ascent, draw_initial_posterior
 from oneclass.models.hpf.kernels import digamma_and_log_gamma
 from oneclass.models.hpf.model import HPF, HPFSettings
 
-SETTINGS = HPFSettings(factors=4, a=0.4, a_prime=0.5, b_prime=0.8, c=0.3, c_prime=0.6, d_prime=1.5, use_weights=True)
+SETTINGS = HPFSettings(factors=4, a=0.4, a_prime=0.5, b_prime=0.8, c=0.3, c_prime=0.6, d_prime=1.5)
 BLOCKS = ("phi", "gamma", "kappa", "lambda", "tau")
 
 
@@ -26,7 +26,7 @@ def draw_counts(users: int = 30, items: int = 20, density: float = 0.25, seed: i
 
 def start_ascent(matrix: csr_matrix, settings: HPFSettings = SETTINGS, seed: int = 3) -> Ascent:
     users, items = HPF(settings, seed=seed)._initial_posterior(matrix.shape, None)
-    return Ascent(matrix, not settings.use_weights, users, items)
+    return Ascent(matrix, users, items)
 
 
 class Dense:
@@ -191,6 +191,7 @@ def test_folding_in_is_the_ascent_of_theta_with_the_items_fixed(monkeypatch):
     monkeypatch.setattr("oneclass.models.hpf.model.FOLD_IN_TOLERANCE", 0.0)
     model = HPF(SETTINGS).fit(draw_counts())
     unseen = draw_counts(users=5, seed=11)
+    unseen.data[:] = 1  # the model reads no counts
     dense = Dense(unseen, start_ascent(unseen), SETTINGS)
     dense.lam, dense.lam_rate = model.item_shape.astype(float), model.item_rate.astype(float)
     dense.gamma[:], dense.gamma_rate[:] = 1, 1

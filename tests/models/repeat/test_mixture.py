@@ -6,12 +6,17 @@ from scipy.sparse import csr_matrix
 
 from oneclass.models.fit_options import FitOptions
 from oneclass.models.mrf.dense import MRFDense
-from oneclass.models.numerics.sequential_histories import with_recency_ranks
 from oneclass.models.repeat.mixture import RepeatMixture, RepeatMixtureSettings
-from oneclass.models.repeat.model import Repeat, RepeatSettings
+from oneclass.models.repeat.model import Repeat
 from tests.models.repeat.logs import WINDOW, compute_ndcg, simulate_log
 
-COMPONENT = {"component": "mrf_dense", "component_settings": {"l2": 20.0}}
+COMPONENT = {"component": "mrf_dense"}
+
+
+def fit_repeat(log):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("oneclass.models.repeat.model.derive_window", lambda _: WINDOW)
+        return Repeat().fit(log)
 
 
 def make_mixture(log, **options):
@@ -32,7 +37,7 @@ def fitted(returning):
 
 @pytest.fixture(scope="module")
 def component(returning):
-    return MRFDense(MRFDense.Settings(l2=20.0)).fit(returning[0])
+    return MRFDense().fit(returning[0])
 
 
 def mask_scores(scores, log):
@@ -41,7 +46,7 @@ def mask_scores(scores, log):
 
 def test_scores_are_the_probabilities_of_both_parts(returning, fitted, component):
     log = returning[0]
-    again = Repeat(RepeatSettings(window=WINDOW)).fit(log)
+    again = fit_repeat(log)
     offset, exponent, _ = fitted.curve
     norm = sum((offset + 1 + rank) ** -exponent for rank in range(80))
     alone = component.scores(log[:30])
@@ -85,7 +90,7 @@ def test_loyal_users_are_expected_to_take_fewer_new_items(returning, fitted):
 def test_where_nobody_returns_the_list_is_the_components():
     log, later = simulate_log(0.0)
     mixed = make_mixture(log)
-    component = MRFDense(MRFDense.Settings(l2=20.0)).fit(log)
+    component = MRFDense().fit(log)
     expected = mask_scores(component.scores(log), log)
     np.testing.assert_array_equal(
         np.argsort(-mask_scores(mixed.scores(log), log), axis=1, kind="stable"),
@@ -100,17 +105,8 @@ def test_a_stored_fit_of_the_component_is_used(returning, fitted, component):
     loaded = make_mixture(
         returning[0], load_component=lambda name, settings: asked.append((name, settings)) or component
     )
-    assert asked == [("mrf_dense", MRFDense.Settings(l2=20.0))] and loaded.new is component
+    assert asked == [("mrf_dense", MRFDense.Settings())] and loaded.new is component
     np.testing.assert_array_equal(loaded.scores(returning[0]), fitted.scores(returning[0]))
-
-
-def test_a_component_that_reads_the_order_gets_it():
-    log, _ = simulate_log(0.5, users=60, items=30)
-    settings = {"l2": 5.0, "recency_exponent": 1.0}
-    mixed = RepeatMixture(RepeatMixtureSettings(component="mrf_dense", component_settings=settings))
-    assert mixed.settings.reads_order and mixed.settings.reads_times
-    ranked = with_recency_ranks(log, np.random.default_rng(1).permutation(log.nnz))
-    assert np.isfinite(mixed.fit(ranked).scores(ranked)).all()
 
 
 @pytest.mark.parametrize("given", [{"component": "x"}, {"component": "repeat_mixture"}])

@@ -4,10 +4,16 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from oneclass.models.repeat.model import Repeat, RepeatSettings
+from oneclass.models.repeat.model import Repeat
 from oneclass.models.repeat.returns import FEATURES, ReturnStatistics
 from tests.models.repeat.logs import WINDOW, compute_ndcg, simulate_log
 from tests.models.repeat.test_returns import by_pair, features_by_hand
+
+
+def fit_repeat(log, window=WINDOW):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("oneclass.models.repeat.model.derive_window", lambda _: window)
+        return Repeat().fit(log)
 
 
 @pytest.fixture(scope="module")
@@ -17,7 +23,7 @@ def returning():
 
 @pytest.fixture(scope="module")
 def fitted(returning):
-    return Repeat(RepeatSettings(window=WINDOW)).fit(returning[0])
+    return fit_repeat(returning[0])
 
 
 def own_counts(log):
@@ -28,7 +34,7 @@ def test_scores_are_the_probabilities_of_the_equations(returning, monkeypatch):
     log = returning[0]
     monkeypatch.setattr("oneclass.models.repeat.model.HALF_LIVES", (12.0 / 15,))
     monkeypatch.setattr("oneclass.models.repeat.model.SMOOTHINGS", (4.0,))
-    model = Repeat(RepeatSettings(window=15)).fit(log)
+    model = fit_repeat(log, 15)
     scores, features = model.scores(log), features_by_hand(by_pair(log), log.shape[1])
     for pair, own in features.items():
         assert scores[pair] == pytest.approx(1 / (1 + np.exp(-model.coefficients @ own)), rel=1e-5)
@@ -45,10 +51,10 @@ def test_recency_and_gaps_rank_better_than_own_counts(returning, fitted):
 
 def test_the_gap_term_pays_where_gaps_are_regular(monkeypatch):
     log, later = simulate_log(0.85, gap=60.0, gap_sd=0.15, seed=3)
-    with_gaps = Repeat(RepeatSettings(window=WINDOW)).fit(log)
+    with_gaps = fit_repeat(log)
     scores = with_gaps.scores(log)
     monkeypatch.setattr(ReturnStatistics, "log_hazard", lambda self, items, age, window: np.zeros(len(items)))
-    without = Repeat(RepeatSettings(window=WINDOW)).fit(log)
+    without = fit_repeat(log)
     assert with_gaps.coefficients[FEATURES.index("gap")] > 0.1 and without.coefficients[FEATURES.index("gap")] == 0
     gain = compute_ndcg(scores, later) - compute_ndcg(without.scores(log), later)
     assert gain.mean() > 2 * gain.std() / np.sqrt(len(gain))
@@ -70,7 +76,7 @@ def test_the_half_life_and_the_smoothing_are_those_of_the_highest_likelihood(ret
     assert Repeat().fit(log).parameters["window"] is not None
     monkeypatch.setattr("oneclass.models.repeat.model.HALF_LIVES", (fitted.parameters["half_life"] / WINDOW,))
     monkeypatch.setattr("oneclass.models.repeat.model.SMOOTHINGS", (fitted.parameters["smoothing"],))
-    alone = Repeat(RepeatSettings(window=WINDOW)).fit(log)
+    alone = fit_repeat(log)
     np.testing.assert_array_equal(alone.coefficients, fitted.coefficients)
 
 

@@ -19,7 +19,7 @@ from oneclass.tasks.stores import matrices, runs
 from tests.conftest import home_in, log_into
 from tests.tasks.conftest import publish_fit, train_model
 
-PROTOCOL, SETTINGS = "strong_generalization", MODELS["repeat"].Settings(window=10)
+PROTOCOL, SETTINGS = "strong_generalization", MODELS["repeat"].Settings()
 LIKES = BinarizeSettings(threshold=2)
 
 
@@ -37,8 +37,8 @@ def published(tmp_path_factory):
     described = {"models": {"repeat": SETTINGS.model_dump(mode="json")}, "seed": 0, "since": None, "until": None}
     with runs.record_run(home, "run", "backfill", {**described, "binarize": LIKES.model_dump(mode="json")}):
         binarize(home, LIKES, "run")
-        settings = SplitSettings(held_out_share=0.2, times=True)
-        digests = split(home, settings, "run", protocols=[PROTOCOL], seed=1, likes=LIKES).digests
+        settings = SplitSettings(held_out_share=0.2)
+        digests = split(home, settings, "run", protocols=[PROTOCOL], seed=1, likes=LIKES, times=True).digests
         made = {
             protocol: train_model(home, digests[protocol], "repeat", SETTINGS, protocol=protocol).digest
             for protocol in (PROTOCOL, ALL_EDGES)
