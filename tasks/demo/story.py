@@ -39,34 +39,24 @@ logger = logging.getLogger(__name__)
 
 GENERATOR_VERSION = 1  # increase it whenever a seed gives another log
 FIRST_DAY, NUM_DAYS = np.datetime64("2001-01-01"), 5 * 365
+LIKE_SHARE = 0.35  # likes among the considered edges, on average
+TRAITS = 4  # K, of a user and of an item
+LOGIT_SD = 3.0  # standard deviation of u'v, the taste in a coin's logit
+BIAS_SD = 0.5  # standard deviation of the items' biases in the logit
+# Powers of the degrees in H, lowered where the graph is too dense for them.
+USER_EXPONENT, ITEM_EXPONENT = 0.5, 0.77
 MAX_DENSITY = 0.8  # largest share of considered pairs
 EXPONENT_STEPS = 80
 
 
 class DemoSettings(BaseModel):
-    """The size and the character of the demo's log."""
+    """The size of the demo's log."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     users: int = Field(2_500, ge=2, le=9_999_999, description="Users M; each considers at least one item.")
     items: int = Field(1_500, ge=2, le=999_999, description="Items N; each is considered by at least one user.")
     likes: int = Field(100_000, ge=1, description="Edges of the observed graph G, met in expectation.")
-    like_share: float = Field(0.35, gt=0, lt=1, description="Likes among the considered edges, on average.")
-    traits: int = Field(4, ge=1, le=200, description="K, the latent traits of a user and of an item.")
-    logit_sd: float = Field(3.0, ge=0, le=10, description="Standard deviation of u'v, the taste in a coin's logit.")
-    bias_sd: float = Field(0.5, ge=0, le=10, description="Standard deviation of the items' biases in the logit.")
-    user_exponent: float = Field(
-        0.5,
-        ge=-5,
-        le=5,
-        description="Power of the users' degrees in H; lowered where the graph is too dense for it.",
-    )
-    item_exponent: float = Field(
-        0.77,
-        ge=-5,
-        le=5,
-        description="Power of the items' degrees in H; lowered where the graph is too dense for it.",
-    )
 
 
 @dataclass(frozen=True)
@@ -130,8 +120,8 @@ def check_sizes(settings: DemoSettings) -> None:
         InputError: too few or too many likes for the users and items.
     """
     users, items = settings.users, settings.items
-    considered = settings.likes / settings.like_share
-    wanted = f"demo.likes = {settings.likes:,} at demo.like_share = {settings.like_share} is {considered:.0f}"
+    considered = settings.likes / LIKE_SHARE
+    wanted = f"demo.likes = {settings.likes:,} is {considered:.0f}"
     if considered <= max(users, items):
         raise InputError(
             f"{wanted} considered edges, but demo.users = {users:,} and demo.items = {items:,} need more "
@@ -150,10 +140,10 @@ def solve_degree_distributions(settings: DemoSettings, lowered: float = 0.0) -> 
     Args:
         lowered: subtracted from both exponents.
     """
-    users, items, considered = settings.users, settings.items, settings.likes / settings.like_share
+    users, items, considered = settings.users, settings.items, settings.likes / LIKE_SHARE
     return (
-        power_law_with_mean(considered / users, settings.user_exponent - lowered, items),
-        power_law_with_mean(considered / items, settings.item_exponent - lowered, users),
+        power_law_with_mean(considered / users, USER_EXPONENT - lowered, items),
+        power_law_with_mean(considered / items, ITEM_EXPONENT - lowered, users),
     )
 
 
@@ -164,9 +154,9 @@ def simulate_likes(settings: DemoSettings, seed: int) -> Simulation:
     if settings.likes >= len(users):
         raise InputError(
             f"demo.likes = {settings.likes:,}: the graph that was drawn has only {len(users):,} considered edges. "
-            "Lower demo.like_share, or take another --seed."
+            "Lower demo.likes, or take another --seed."
         )
-    traits = draw_like_factors(counts, settings.traits, settings.logit_sd, settings.bias_sd, seed)
+    traits = draw_like_factors(counts, TRAITS, LOGIT_SD, BIAS_SD, seed)
     traits, probability = like_probabilities(traits, starts, users, settings.likes)
     return Simulation(distributions, traits, starts, users, probability, draw_likes(starts, users, probability, seed))
 

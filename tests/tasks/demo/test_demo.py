@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
+from oneclass.tasks.demo import story
 from oneclass.tasks.demo.story import DemoSettings, make_demo, solve_degree_distributions
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.stores.home import Home
@@ -89,13 +90,15 @@ def test_every_vertex_is_considered_and_degrees_follow_the_laws(default):
         assert degrees.min() >= 1
         empirical = np.cumsum(np.bincount(degrees, minlength=law.d_max + 1)[1:]) / len(degrees)
         assert np.abs(empirical - law.cdf).max() < 1.63 / np.sqrt(len(degrees))  # level 0.01
-        assert make_demo_log(home)["laws"][side]["exponent"] == law.exponent == getattr(settings, f"{side}_exponent")
+        assert (
+            make_demo_log(home)["laws"][side]["exponent"] == law.exponent == getattr(story, f"{side.upper()}_EXPONENT")
+        )
 
 
 def test_cutoffs_are_solved_so_that_eq_1_holds():
     settings = DemoSettings()
     users, items = solve_degree_distributions(settings)
-    considered = settings.likes / settings.like_share
+    considered = settings.likes / story.LIKE_SHARE
     assert users.mean == pytest.approx(considered / settings.users, rel=1e-9)
     assert users.mean / settings.items == pytest.approx(items.mean / settings.users, rel=1e-9)
     assert users.cutoff > 0
@@ -178,7 +181,7 @@ def test_a_failure_leaves_the_old_log_as_it_was(home, monkeypatch):
 @pytest.mark.parametrize("settings", [
     {"users": 30, "items": 20, "likes": 100}, {"users": 30, "items": 20, "likes": 160},
     {"users": 2, "items": 2, "likes": 1}, {"users": 300, "items": 20, "likes": 900},
-    {"users": 8, "items": 400, "likes": 500, "like_share": 0.9},
+    {"users": 8, "items": 400, "likes": 190},
 ])  # fmt: skip
 def test_small_and_dense_sizes(home, settings):
     logs = make_demo(home, DemoSettings(**settings), 0)
