@@ -100,28 +100,16 @@ select
 from likes
 
 -- name: vertices
--- indexed.{side}s: one row per {side} of an edge: its index, which is the column {index} of {vertices}, and its id.
+-- indexed.{side}s: one row per {side} of an edge: its index, which is its code, and its id.
 insert into indexed.{side}s
 select
-    {index} as {side}_index,
+    code as {side}_index,
     {side}_id
-from {vertices}
-order by {index}
-
--- name: edges
--- edges: one row per (user, item) that has a like, by their codes: repeats are one edge. Created empty.
-create or replace temp table edges (
-    user_code integer,
-    item_code integer,
-    event_count integer,
-    first_at bigint,
-    last_at bigint,
-    position bigint,
-    weight double
-)
+from {side}_codes
+order by code
 
 -- name: weighted_edges
--- folded: one row per row of `weighted_pairs`, by codes and sorted by them, in the form of `edges`.
+-- folded: one row per row of `weighted_pairs`, by codes and sorted by them.
 create or replace temp table folded as
 select
     users.code as user_code,
@@ -151,46 +139,18 @@ where users.code >= $first
   and users.code < $end
 
 -- name: interactions
--- indexed.interactions: one row per row of {edges}, with the place in the logs where it first appeared.
+-- indexed.interactions: one row per row of `folded`, with the place in the logs where it first appeared.
 insert into indexed.interactions
 select
-    user_index,
-    item_index,
+    user_code as user_index,
+    item_code as item_index,
     event_count,
     make_timestamp(nullif(first_at, $never::bigint)) as first_at,
     make_timestamp(nullif(last_at, $never::bigint)) as last_at,
     position >> 40 as first_file_id,
     position & 1099511627775 as first_line,
     weight
-from {edges}
-
--- name: indices
--- One row per {side} that has an edge, numbered from 0 in order of first appearance.
-create or replace temp table {side}_indices as
-with appearances as (
-    select {side}_code as code, min(position) as position from edges group by {side}_code
-)
-select
-    code,
-    {side}_id,
-    (row_number() over (order by position, {side}_id) - 1)::integer as {side}_index
-from appearances
-join {side}_codes using (code)
-
--- name: numbered
--- numbered: one row per edge that is left, by index.
-create or replace temp view numbered as
-select
-    user_index,
-    item_index,
-    event_count,
-    first_at,
-    last_at,
-    position,
-    weight
-from edges
-join user_indices as users on users.code = edges.user_code
-join item_indices as items on items.code = edges.item_code
+from folded
 
 -- name: events_below_threshold
 -- One row per event that is no like by its own value.

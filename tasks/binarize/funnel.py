@@ -78,36 +78,6 @@ def count_pairs(settings: BinarizeSettings, events: int, likes: int, users: int,
     return FunnelStep("likes", reason, events - likes, likes, users, items)
 
 
-def count_edges(connection: duckdb.DuckDBPyConnection) -> tuple[int, int, int]:
-    """Return the numbers of edges, users and items in the table `edges`."""
-    query = "select count(*), count(distinct user_code), count(distinct item_code) from edges"
-    edges, users, items = warehouse.fetch_row(connection, query)
-    return edges, users, items
-
-
-def filter_edges(
-    connection: duckdb.DuckDBPyConnection, *, min_item_edges: int, min_user_edges: int, k_core: int
-) -> list[FunnelStep]:
-    """Delete the edges of inactive users and items from the table `edges`, and return the steps.
-
-    Args:
-        min_item_edges, min_user_edges, k_core: the settings of binarize; below 2 they filter nothing.
-    """
-    steps = []
-    for side, least in (("item", min_item_edges), ("user", min_user_edges)):
-        if least > 1:
-            lost = _drop_inactive(connection, side, least)
-            reason = f"{side}s with fewer likes than binarize.min_{side}_edges = {least}"
-            steps.append(FunnelStep("likes", reason, lost, *count_edges(connection)))
-    if k_core > 1:
-        lost = 0
-        while dropped := sum(_drop_inactive(connection, side, k_core) for side in ("item", "user")):
-            lost += dropped
-        reason = f"users and items outside the core of binarize.k_core = {k_core}"
-        steps.append(FunnelStep("likes", reason, lost, *count_edges(connection)))
-    return steps
-
-
 def store_steps(connection: duckdb.DuckDBPyConnection, run_id: str, steps: Sequence[FunnelStep]) -> None:
     """Write a run's steps to `operations.funnel`, inside the stage's transaction."""
     schema = dict.fromkeys(("unit", "reason"), pl.String) | dict.fromkeys(FunnelStep._fields[2:], pl.Int64)
@@ -123,9 +93,3 @@ def format_steps(steps: Sequence[FunnelStep]) -> list[str]:
         left = "" if step.users is None else f"; {step.users:,} users and {step.items:,} items remain"
         lines.append(f"{step.remaining:>14,}  " + (f"{-step.lost:,}: {step.reason}{left}" if lines else step.reason))
     return lines
-
-
-def _drop_inactive(connection: duckdb.DuckDBPyConnection, side: str, least: int) -> int:
-    # one row per edge that goes: those of every user (item) with fewer than `least` of them
-    inactive = f"select {side}_code from edges group by {side}_code having count(*) < ?"
-    return warehouse.fetch_row(connection, f"delete from edges where {side}_code in ({inactive})", [least])[0]

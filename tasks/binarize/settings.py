@@ -11,7 +11,7 @@ MIN_SUM = 1e-9  # weights are added up in steps of this
 
 
 class BinarizeSettings(Settings):
-    """Which events count as likes, and which users and items are active enough to keep."""
+    """Which events count as likes, and whether what is none is kept."""
 
     threshold: float = Field(
         1.0,
@@ -34,11 +34,6 @@ class BinarizeSettings(Settings):
         allow_inf_nan=False,
         description="Days after which an event adds half as much, counted back from the last event of the period. From "
         "`half_life_days` of the data set's file; values then add up.",
-    )
-    min_user_edges: int = Field(0, ge=0, description="Drop users with fewer edges, in one pass, after the items.")
-    min_item_edges: int = Field(0, ge=0, description="Drop items with fewer edges, in one pass.")
-    k_core: int = Field(
-        0, ge=0, description="Drop users and items until every user and item that is left has this many edges."
     )
     explicit_negatives: bool = Field(
         False,

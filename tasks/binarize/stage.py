@@ -56,11 +56,11 @@ def binarize(
         )
         steps = funnel.count_event_steps(connection, settings, since, until)
         if stored := cache.lookup():
-            result, edge_steps = Binarized(**stored["sizes"]), [FunnelStep(*step) for step in stored["steps"]]
+            result, edge_step = Binarized(**stored["sizes"]), FunnelStep(*stored["step"])
         else:
-            result, edge_steps = rewrite_interactions(connection, settings, since, until)
-            cache.store({"sizes": asdict(result), "steps": edge_steps})
-        steps += edge_steps
+            result, edge_step = rewrite_interactions(connection, settings, since, until)
+            cache.store({"sizes": asdict(result), "step": edge_step})
+        steps.append(edge_step)
         funnel.store_steps(connection, run_id, steps)
     for line in funnel.format_steps(steps):
         logger.info("%s", line)
@@ -70,8 +70,8 @@ def binarize(
 
 def rewrite_interactions(
     connection: duckdb.DuckDBPyConnection, settings: BinarizeSettings, since: date | None, until: date | None
-) -> tuple[Binarized, list[FunnelStep]]:
-    """Rewrite the tables of `indexed` from `raw.events`; returns the sizes and the filters' steps.
+) -> tuple[Binarized, FunnelStep]:
+    """Rewrite the tables of `indexed` from `raw.events`; returns the sizes and the step from events to likes.
 
     Raises:
         InputError: as `binarize`.
@@ -91,23 +91,17 @@ def rewrite_interactions(
         connection.execute(sql.statement("binarize/codes", side=side, likes=f"({likes})"), like_values)
     for table in TABLES:
         connection.execute(f"delete from {table}")
-    is_unfiltered = max(settings.min_user_edges, settings.min_item_edges, settings.k_core) < 2
-    if is_unfiltered:
-        for side in ("user", "item"):
-            _store_vertices(connection, side, "code", f"{side}_codes")
-    else:
-        connection.execute(sql.statement("binarize/edges"))
+    for side in ("user", "item"):
+        connection.execute(sql.statement("binarize/vertices", side=side))
     if settings.adds_values:
         connection.execute(sql.statement("binarize/weighted_edges"), {"never": aggregate.MIN_TIME})
-        _insert_folded(connection, is_unfiltered)
+        _insert_folded(connection)
     else:
         for edges in aggregate.aggregate_edges(connection, values, resources.free_memory() // 3):
             connection.register("folded", edges)
-            _insert_folded(connection, is_unfiltered)
+            _insert_folded(connection)
             connection.unregister("folded")
-    edge_steps = [_count_likes(connection, settings, "indexed.interactions" if is_unfiltered else "edges")]
-    if not is_unfiltered:
-        edge_steps += _filter_active(connection, settings)
+    edge_step = _count_likes(connection, settings)
     if settings.explicit_negatives and settings.adds_values:
         connection.execute(sql.statement("binarize/observed_negatives", events="weighted_events"))
     elif settings.explicit_negatives:
@@ -122,25 +116,23 @@ def rewrite_interactions(
     if result.edges == 0:
         raise InputError(_explain_empty_result(connection, settings, since, until))
     warehouse.drop_temporary(connection)
-    return result, edge_steps
+    return result, edge_step
 
 
-def _count_likes(connection: duckdb.DuckDBPyConnection, settings: BinarizeSettings, edges: str) -> FunnelStep:
+def _count_likes(connection: duckdb.DuckDBPyConnection, settings: BinarizeSettings) -> FunnelStep:
     events = (
         "count(*) from weighted_events" if settings.adds_values else "coalesce(sum(events), 0)::bigint from user_codes"
     )
     # one row: how many events are likes, or have weights, of how many pairs, users and items
     sizes = f"""select
         (select {events}),
-        (select count(*) from {edges}), (select count(*) from user_codes), (select count(*) from item_codes)"""
+        (select count(*) from indexed.interactions),
+        (select count(*) from user_codes), (select count(*) from item_codes)"""
     return funnel.count_pairs(settings, *warehouse.fetch_row(connection, sizes))
 
 
-def _insert_folded(connection: duckdb.DuckDBPyConnection, is_unfiltered: bool) -> None:
-    if is_unfiltered:
-        _store_edges(connection, "(select * rename (user_code as user_index, item_code as item_index) from folded)")
-    else:
-        connection.execute("insert into edges from folded")
+def _insert_folded(connection: duckdb.DuckDBPyConnection) -> None:
+    connection.execute(sql.statement("binarize/interactions"), {"never": aggregate.MIN_TIME})
 
 
 def _require_times(connection: duckdb.DuckDBPyConnection, need: str) -> None:
@@ -152,43 +144,12 @@ def _require_times(connection: duckdb.DuckDBPyConnection, need: str) -> None:
         logger.warning("%s events have no time, which %s; they are left out", f"{without:,}", need)
 
 
-def _store_edges(connection: duckdb.DuckDBPyConnection, edges: str) -> None:
-    connection.execute(sql.statement("binarize/interactions", edges=edges), {"never": aggregate.MIN_TIME})
-
-
-def _store_vertices(connection: duckdb.DuckDBPyConnection, side: str, index: str, vertices: str) -> None:
-    connection.execute(sql.statement("binarize/vertices", side=side, index=index, vertices=vertices))
-
-
-def _filter_active(connection: duckdb.DuckDBPyConnection, settings: BinarizeSettings) -> list[FunnelStep]:
-    """Apply the activity filters and renumber users and items by first appearance."""
-    steps = funnel.filter_edges(
-        connection,
-        min_item_edges=settings.min_item_edges,
-        min_user_edges=settings.min_user_edges,
-        k_core=settings.k_core,
-    )
-    for side in ("user", "item"):
-        connection.execute(sql.statement("binarize/indices", side=side))
-        _store_vertices(connection, side, f"{side}_index", f"{side}_indices")
-    connection.execute(sql.statement("binarize/numbered"))
-    _store_edges(connection, "numbered")
-    return steps
-
-
 def _explain_empty_result(
     connection: duckdb.DuckDBPyConnection, settings: BinarizeSettings, since: date | None, until: date | None
 ) -> str:
     events, highest = warehouse.fetch_row(connection, "select count(*), max(value) from raw.events")
     if events == 0:
         return "binarize: the logs hold no event. Give a log with at least one."
-    likes = warehouse.fetch_row(connection, "select coalesce(sum(events), 0)::bigint from user_codes")[0]
-    if likes:
-        return (
-            f"binarize: the activity filters leave none of {likes:,} likes (binarize.min_item_edges = "
-            f"{settings.min_item_edges}, binarize.min_user_edges = {settings.min_user_edges}, binarize.k_core = "
-            f"{settings.k_core}). Lower them."
-        )
     if settings.adds_values:
         highest = warehouse.fetch_row(connection, sql.statement("binarize/highest_sum"))[0]
         return (

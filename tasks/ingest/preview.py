@@ -104,7 +104,7 @@ def count_steps(connection: duckdb.DuckDBPyConnection, dataset: Dataset) -> list
         settings = BinarizeSettings(**dataset.binarize_settings)
     except ValidationError as error:
         raise InputError(f"data set {dataset.name}, [binarize]: {error.errors()[0]['msg']}.") from error
-    return [*funnel.count_event_steps(connection, settings), *rewrite_interactions(connection, settings, None, None)[1]]
+    return [*funnel.count_event_steps(connection, settings), rewrite_interactions(connection, settings, None, None)[1]]
 
 
 def format_toml(declared: Mapping[str, Any], layout: Layout, kinds: Sequence[str]) -> str:

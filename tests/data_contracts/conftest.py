@@ -18,7 +18,6 @@ STAGE_VALUES = {
     "until": None,
     "min_user_edges": 0,
     "min_item_edges": 0,
-    "k_core": 0,
     "explicit_negatives": True,
     "scheme": "hashed",
     "seed": 251955,  # one whose hashes make the parts, targets and held-out edges of the valid rows

@@ -183,7 +183,7 @@ def test_an_explanation_is_of_what_is_published_and_waits_for_no_run(copied):
     home = copied
     before = explain_user(home, "u7")
     assert len(before.history) == len(query_rows(home, "select 1 from curated.interactions where user_id = 'u7'"))
-    binarize(home, BinarizeSettings(threshold=4, min_item_edges=16), "next")  # a run that goes on
+    binarize(home, BinarizeSettings(threshold=5), "next")  # a run that goes on
     with warehouse.open_warehouse(home):
         assert explain_user(home, "u7") == before
 

@@ -57,46 +57,6 @@ def test_tomorrows_log_moves_no_index(home, log_events):
     assert before < set(load_interactions(home, "user_id, user_index, item_id, item_index"))
 
 
-def naive_edges(events, settings):
-    """Sets of edges, filtered as the settings' sentences say."""
-    edges = {(user, item) for user, item, value in events if value >= settings.threshold}
-
-    def drop(edges, side, least):
-        degree = defaultdict(int)
-        for edge in edges:
-            degree[edge[side]] += 1
-        return {edge for edge in edges if degree[edge[side]] >= least}
-
-    edges = drop(edges, 1, settings.min_item_edges)
-    edges = drop(edges, 0, settings.min_user_edges)
-    while settings.k_core and (fewer := drop(drop(edges, 1, settings.k_core), 0, settings.k_core)) != edges:
-        edges = fewer
-    return edges
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "settings",
-    [
-        BinarizeSettings(threshold=2),
-        BinarizeSettings(min_user_edges=4),
-        BinarizeSettings(min_item_edges=5, min_user_edges=3),
-        BinarizeSettings(k_core=4),
-    ],
-    ids=str,
-)
-def test_filters_agree_with_sets_of_edges(home, log_events, settings):
-    generator = np.random.default_rng(5)
-    users, items = (generator.zipf(1.6, size=700) % 30 for _ in range(2))
-    events = [
-        (str(u), str(i), float(v)) for u, i, v in zip(users, items, generator.integers(1, 4, size=700), strict=True)
-    ]
-    log_events(events)
-    binarize(home, settings, "run")
-    expected = naive_edges(events, settings)
-    assert expected and set(load_interactions(home, "user_id, item_id")) == expected
-
-
 def load_public_log():
     """(user, item, value, time) of every rating of ml-latest-small, and each again that has a mark below four."""
     with real_log("ml-latest-small/ratings.csv").open() as lines:
@@ -106,16 +66,15 @@ def load_public_log():
     return events + [(user, item, mark + 1, at + timedelta(days=9)) for user, item, mark, at in events if mark < 4]
 
 
-@pytest.mark.parametrize("k_core", [0, 12])
-def test_edges_of_a_public_log_are_those_of_a_recount(home, log_events, k_core):
+def test_edges_of_a_public_log_are_those_of_a_recount(home, log_events):
     log_events(events := load_public_log())
-    settings = BinarizeSettings(threshold=3.5, min_item_edges=4, min_user_edges=15, k_core=k_core)
+    settings = BinarizeSettings(threshold=3.5)
     since, until = datetime(1998, 1, 1), datetime(2015, 6, 30)
     binarize(home, settings, "run", since=since.date(), until=until.date())
     dated = [(*event, line) for line, event in enumerate(events, 1) if since <= event[3] < until + timedelta(days=1)]
-    kept, expected = naive_edges([event[:3] for event in dated], settings), defaultdict(list)
+    expected = defaultdict(list)
     for user, item, value, time, line in dated:
-        if value >= settings.threshold and (user, item) in kept:
+        if value >= settings.threshold:
             expected[user, item].append((time, line))
     columns = "user_id, item_id, event_count, first_at, last_at, first_line"
     assert {row[:2]: row[2:] for row in load_interactions(home, columns)} == {
@@ -161,7 +120,6 @@ def test_a_period_without_events_is_named_with_the_log_s_own(home, log_events):
             BinarizeSettings(threshold=9),
             r"none of 2 events has a value of at least binarize.threshold = 9 \(the highest of all is 3",
         ),
-        (BinarizeSettings(k_core=3), "the activity filters leave none of 2 likes .*binarize.k_core = 3"),
     ],
 )
 def test_an_empty_result_is_reported_and_changes_nothing(home, log_events, settings, message):
@@ -173,16 +131,14 @@ def test_an_empty_result_is_reported_and_changes_nothing(home, log_events, setti
     assert load_interactions(home, "*") == before
 
 
-@pytest.mark.parametrize(("name", "value"), [("threshold", float("nan")), ("min_user_edges", -1), ("k_core", -1)])
-def test_settings_refuse_what_cannot_be(name, value):
-    with pytest.raises(ValueError, match=name):
-        BinarizeSettings(**{name: value})
+def test_settings_refuse_what_cannot_be():
+    with pytest.raises(ValueError, match="threshold"):
+        BinarizeSettings(threshold=float("nan"))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("k_core", [0, 2])
 @pytest.mark.parametrize(("block", "room"), [(1, 1 << 30), (50, 1 << 30), (1 << 20, 1 << 30), (50, 3000), (50, 1)])
-def test_edges_are_the_same_in_blocks_of_any_size(home, log_events, monkeypatch, block, room, k_core):
+def test_edges_are_the_same_in_blocks_of_any_size(home, log_events, monkeypatch, block, room):
     """A user's repeats fold, whatever their order, and times are of those events that have one."""
     monkeypatch.setattr(aggregate, "EVENTS_PER_BLOCK", block)
     monkeypatch.setattr(resources, "free_memory", lambda: 3 * room)
@@ -193,7 +149,7 @@ def test_edges_are_the_same_in_blocks_of_any_size(home, log_events, monkeypatch,
         for user, item, day in zip(*(generator.integers(0, high, 600) for high in (30, 12, 9)), strict=True)
     ]
     log_events(events)
-    binarize(home, BinarizeSettings(k_core=k_core), "run")
+    binarize(home, BinarizeSettings(), "run")
     expected = defaultdict(list)
     for line, (user, item, _, day) in enumerate(events, 1):
         expected[user, item].append((line, day))
