@@ -37,7 +37,7 @@ from oneclass.tasks.settings import (
     needs_order,
     validate_settings,
 )
-from oneclass.tasks.split.settings import SplitSettings
+from oneclass.tasks.split.settings import KeepTimes, SplitSettings
 from oneclass.tasks.stores import home, resources
 from oneclass.tasks.stores.fits import ModelSettings
 from oneclass.tasks.stores.home import FileSettings, Home, Limits
@@ -85,6 +85,7 @@ class RunSettings:
     files: FileSettings
     notify: NotifySettings
     cluster: ClusterSettings
+    times: KeepTimes = False
     seed: int = 0
     since: date | None = None
     until: date | None = None
@@ -160,10 +161,7 @@ def resolve_settings(given: BackfillParameters) -> RunSettings:
     if needs_order(of_models, settings["train"].tune, declared.models, may_order):
         settings["split"] = settings["split"].model_copy(update={"order": True})
     optional_models = () if given.models else tuple(name for name in model_names if name in OPTIONAL_MODELS)
-    if any(settings[name].reads_times for name in model_names if name not in optional_models):
-        settings["split"] = settings["split"].model_copy(update={"times": True})
-    elif optional_models and not settings["split"].times:
-        settings["split"] = settings["split"].model_copy(update={"times": "auto"})
+    reads_times = any(settings[name].reads_times for name in model_names if name not in optional_models)
     _check_flags(given)
     cluster = ClusterSettings(given.workers, given.dask, given.dask_unencrypted)
     return RunSettings(
@@ -179,6 +177,7 @@ def resolve_settings(given: BackfillParameters) -> RunSettings:
         substitutes={name: settings[name] for name in substitutes},
         are_named=bool(given.models),
         **{name: settings[name] for name in STAGE_SETTINGS},
+        times=reads_times or ("auto" if optional_models else False),
         cluster=cluster,
         seed=given.seed,
         since=given.since,

@@ -136,14 +136,14 @@ def evaluate(
     check_strata(strata, chosen)
     for _, data, _, _ in repeated:
         check_attributes(chosen, _find_table(data).items)
-    settings, evaluations = _choose_split_settings(named, folds), {}
+    (settings, kept), evaluations = _choose_split_settings(named, folds), {}
     with _show_steps("evaluate", is_shown=progress) as show:
         for at, (name, data, of, draw) in enumerate(repeated):
 
             def on_step(done: int, steps: int, step: str, at: int = at) -> None:
                 show(at * steps + done, len(repeated) * steps, step)
 
-            log, items = split_in_memory(data, of, settings, draw, threads), _find_table(data).items
+            log, items = split_in_memory(data, of, settings, draw, threads, **kept), _find_table(data).items
             evaluations[name] = _evaluate_split(named, log, chosen, strata, items, threads, on_step)
     return _join_evaluations(evaluations)
 
@@ -153,12 +153,14 @@ def _find_table(data: Interactions | Split) -> Interactions:
     return data.train if isinstance(data, Split) else data
 
 
-def _choose_split_settings(models: Mapping[str, Model], folds: int | None) -> SplitSettings:
-    of_folds = {} if folds is None else {"folds": max(2, folds), "min_validation_users": 0 if folds == 1 else 1 << 40}
+def _choose_split_settings(models: Mapping[str, Model], folds: int | None) -> tuple[SplitSettings, dict[str, Any]]:
+    """Return the settings of a split for these models, and further arguments of `split_in_memory`."""
+    of_folds = {} if folds is None else {"min_validation_users": 0 if folds == 1 else 1 << 40}
     order, times = (
         any(getattr(of.settings, name) for of in models.values()) for name in ("reads_order", "reads_times")
     )
-    return SplitSettings.model_validate({"order": order, "times": times, **of_folds})
+    more = {"times": times} if folds is None else {"times": times, "folds": max(2, folds)}
+    return SplitSettings.model_validate({"order": order, **of_folds}), more
 
 
 def _evaluate_split(
@@ -293,15 +295,16 @@ def tune(
     else:
         protocol, data = _check_protocol(protocol), read_interactions(interactions)
     threads = threads or Limits().threads
-    log = split_in_memory(data, protocol, _choose_split_settings(named, folds), start.seed, threads)
+    settings, more = _choose_split_settings(named, folds)
+    log = split_in_memory(data, protocol, settings, start.seed, threads, **more)
     ended = search_settings(start, log.validated, protocol, chosen, trials, threads)
     described = describe_trials(ended)
     if (best := find_best_trial(ended)) is None:
         raise OneclassError(f"{name}: every trial failed. The last one: {described[-1]['note']}")
     common = ("number", "state", "value", "standard_error", "seconds", "note")
     rows = [{key: of[key] for key in common} | {key: of["settings"].get(key) for key in chosen} for of in described]
-    settings = type(start.settings).model_validate(best.user_attrs["settings"])
-    return Tuning(type(model)(settings, seed=model.seed, threads=model.threads), pl.DataFrame(rows, strict=False))
+    found = type(start.settings).model_validate(best.user_attrs["settings"])
+    return Tuning(type(model)(found, seed=model.seed, threads=model.threads), pl.DataFrame(rows, strict=False))
 
 
 def _name_models(models: Any) -> dict[str, Model]:

@@ -68,12 +68,13 @@ class SplitLog:
 
 
 def split_in_memory(
-    data: Interactions | Split, protocol: str, settings: SplitSettings, seed: int, threads: int
+    data: Interactions | Split, protocol: str, settings: SplitSettings, seed: int, threads: int, **more: Any
 ) -> SplitLog:
     """Split interactions as a run splits a log of the same events.
 
     Args:
         protocol: `given` for a `Split`.
+        more: further arguments of the split, as of `SplitArguments`.
 
     Raises:
         ValueError: the interactions are too few for the protocol, or lack what it needs.
@@ -101,11 +102,9 @@ def split_in_memory(
             pl.Series(ids, dtype=pl.String).cast(types[name])
             for name, ids in zip(("user_id", "item_id"), texts, strict=True)
         )
-        features = Features(
-            encode_attributes(tables[0].users, users, "user_id"), encode_attributes(tables[0].items, items, "item_id")
-        )
+        features = Features(encode_attributes(tables[0].items, items))
         given = ([1], [2]) if isinstance(data, Split) else None
-        arguments = SplitArguments([protocol], seed, LikeSelection(likes, None, None), given_files=given)
+        arguments = SplitArguments([protocol], seed, LikeSelection(likes, None, None), given_files=given, **more)
         rewrite_splits(connection, settings, arguments, keep, features)
     if not (tested := list_splits(protocol, kept)):
         raise ValueError(f"{protocol}: no edge is left to train on; the interactions are too few for this protocol")
@@ -174,7 +173,6 @@ def fit_models(
         options = FitOptions(
             validation=find_validation_users(split),
             item_features=split.item_features,
-            user_features=split.user_features,
             load_component=partial(find_component, seed=model.seed),
         )
         try:

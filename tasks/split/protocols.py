@@ -31,22 +31,21 @@ from oneclass.tasks.stores.warehouse import query, select
 logger = logging.getLogger(__name__)
 
 LIANG2018_SEED = 98765
+NEXT_SHARE = 0.1  # of the edges, which next_events finds
+# Users that strong_generalization by the scheme hashed, leave_one_out and next_events evaluate at most, and pairs of a
+# user and an item that they rank, so that an evaluation takes no longer than the fits.
+MAX_EVALUATED_USERS, MAX_RANKED_PAIRS = 50_000, 5_000_000_000
 COLD_SHARE = 0.1  # of the items, and of the edges of the others
 
 
-def find_cut_day(connection: duckdb.DuckDBPyConnection, settings: SplitSettings) -> date | None:
-    """Return the first day whose edges are targets; None if no edge has a time."""
-    day = _find_next_cut(connection, "indexed.interactions", settings)
-    return day and (settings.next_from or day)
+def find_cut_day(connection: duckdb.DuckDBPyConnection, before: date | None = None) -> date | None:
+    """Return the day from which on so large a share of the edges came as NEXT_SHARE; None if no edge has a time.
 
-
-def find_validation_cut_day(connection: duckdb.DuckDBPyConnection, settings: SplitSettings, cut: date) -> date | None:
-    """Return the first day whose edges are validation edges: the same share of the edges before the cut."""
-    return _find_next_cut(connection, f"indexed.interactions where first_at < date '{cut}'", settings)
-
-
-def _find_next_cut(connection: duckdb.DuckDBPyConnection, edges: str, settings: SplitSettings) -> date | None:
-    return select(connection, "split/next_cut", {"edges": edges}, share=settings.next_share).item()
+    Args:
+        before: count only edges before this day.
+    """
+    edges = "indexed.interactions" + (f" where first_at < date '{before}'" if before else "")
+    return select(connection, "split/next_cut", {"edges": edges}, share=NEXT_SHARE).item()
 
 
 def make_next_events(
@@ -55,7 +54,6 @@ def make_next_events(
     selection: LikeSelection,
     *,
     seen_items: bool,
-    settings: SplitSettings,
     seed: int,
     before: date | None = None,
 ) -> SplitMatrices:
@@ -65,7 +63,7 @@ def make_next_events(
         next_from: the first day of the targets, of `find_cut_day`.
         selection: by which `binarize` selected likes; only these are counted.
         seen_items: whether pairs that train and come again are targets too.
-        settings: bound the number of users; of more users some are drawn by the seed.
+        seed: draws the users that are evaluated, if there are more than `limit_users`.
         before: leave out edges of this day or later: the split is that of the validation edges.
     """
     events, values = select_like_events(connection, selection)
@@ -84,7 +82,7 @@ def make_next_events(
         f"{targets.nnz:,}",
         f"{len(users):,}",
     )
-    if len(users) > (most := limit_users(settings, len(items))):
+    if len(users) > (most := limit_users(len(items))):
         drawn = np.sort(np.random.default_rng(seed).choice(len(users), most, replace=False))
         users, targets = users[drawn], targets[drawn]
         logger.info("%s: %s of these users, drawn by the seed, are evaluated", name, f"{most:,}")
@@ -93,9 +91,9 @@ def make_next_events(
     return SplitMatrices(name, train, everyone, items.astype(np.int32), {part_name: part})
 
 
-def limit_users(settings: SplitSettings, items: int) -> int:
+def limit_users(items: int) -> int:
     """Return how many users are evaluated at most, on a catalogue of so many items."""
-    return max(1, min(settings.max_evaluated_users, settings.max_ranked_pairs // max(1, items)))
+    return max(1, min(MAX_EVALUATED_USERS, MAX_RANKED_PAIRS // max(1, items)))
 
 
 def limit_share(connection: duckdb.DuckDBPyConnection, settings: SplitSettings) -> float:
@@ -106,12 +104,12 @@ def limit_share(connection: duckdb.DuckDBPyConnection, settings: SplitSettings) 
     # one row
     sizes = "select (select count(*) from indexed.users), (select count(*) from indexed.items)"
     (users, items), share = query(connection, sizes).row(0), settings.held_out_share
-    while share * users > (most := limit_users(settings, items)):
+    while share * users > (most := limit_users(items)):
         share /= 2
     if share < settings.held_out_share:
         logger.info(
             "strong_generalization: the share %g of the users validate and test instead of split.held_out_share = %g, "
-            "%s users each at most by split.max_evaluated_users and split.max_ranked_pairs",
+            "%s users each at most",
             share,
             settings.held_out_share,
             f"{most:,}",

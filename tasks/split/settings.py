@@ -1,7 +1,6 @@
 """The settings of the stage `split`: how users and edges are held out."""
 
 from collections.abc import Mapping
-from datetime import date
 from typing import Any, Literal
 
 from pydantic import Field
@@ -9,6 +8,7 @@ from pydantic import Field
 from oneclass.models.settings import Settings
 from oneclass.tasks.errors import InputError
 
+KeepTimes = bool | Literal["auto"]
 SCHEME_BY_SETTING = {"held_out_share": "hashed", "held_out_users": "liang2018"}  # the only scheme that reads a setting
 
 
@@ -24,36 +24,19 @@ class SplitSettings(Settings):
         0.1,
         gt=0,
         lt=0.5,
-        description="hashed: share of users in each of validation and test; it is halved until these are "
-        "split.max_evaluated_users at most and rank split.max_ranked_pairs pairs at most.",
+        description="hashed: share of users in each of validation and test; it is halved until these are 50,000 at "
+        "most and rank five billion pairs at most.",
     )
     min_validation_users: int = Field(
         100,
         ge=0,
         description="hashed: where fewer validation users than this have a target, all users of strong_generalization "
-        "are divided into split.folds folds, and each is a test and validation user of the models that are fitted on "
+        "are divided into five folds, and each is a test and validation user of the models that are fitted on "
         "the other folds. 0: never.",
     )
-    folds: int = Field(5, ge=2, description="hashed: folds of logs below split.min_validation_users.")
     held_out_users: int | None = Field(None, ge=1, description="liang2018: users in each of validation and test.")
-    max_evaluated_users: int = Field(
-        50_000,
-        ge=1,
-        description="strong_generalization by the scheme hashed, leave_one_out and next_events: users that models are "
-        "evaluated on at most; of more users, those drawn by the seed. Under leave_one_out all edges of the others "
-        "train.",
-    )
-    max_ranked_pairs: int = Field(
-        5_000_000_000,
-        ge=1,
-        description="As split.max_evaluated_users, for the pairs of a user and an item that a model ranks, so that an "
-        "evaluation takes no longer than the fits.",
-    )
     min_user_edges: int = Field(0, ge=0, description="Leave out users with fewer edges, after the items.")
     min_item_edges: int = Field(0, ge=0, description="Leave out items with fewer edges.")
-    next_share: float = Field(
-        0.1, gt=0, lt=1, description="next_events: the cut is the day from which on so large a share of the edges came."
-    )
     validation: Literal["auto", "random", "latest"] = Field(
         "auto",
         description="What settings are chosen by under given and next_events, a part of the training edges. `random`: "
@@ -67,12 +50,6 @@ class SplitSettings(Settings):
         "lines of the logs. A run sets it for a model whose recency_exponent is above 0, and where its search may "
         "choose one, under given and next_events, unless this says false.",
     )
-    times: bool | Literal["auto"] = Field(
-        False,
-        description="Keep with the matrices how many days before the end of training each event of an edge was. A run "
-        "with a model that reads times, such as `repeat`, sets it. `auto`: where lists include seen items.",
-    )
-    next_from: date | None = Field(None, description="next_events: the first day to be found, instead of by the share.")
 
     def require_used(self, given: Mapping[str, Any]) -> None:
         """Reject a user's setting that the scheme does not read; a data set's file may have it for the other scheme.

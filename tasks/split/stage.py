@@ -21,11 +21,18 @@ from oneclass.tasks.errors import InputError
 from oneclass.tasks.orchestration.stage_task import stage_task
 from oneclass.tasks.protocols import ALL_EDGES, PROTOCOLS
 from oneclass.tasks.split import explicit_negatives, protocols, strong_generalization
+from oneclass.tasks.split import protocols as draws  # an argument of `split` has the same name
 from oneclass.tasks.split.features import Features, add_new_items
 from oneclass.tasks.split.matrix import load_csr, store_roles
 from oneclass.tasks.split.matrix_writer import MatrixWriter
-from oneclass.tasks.split.protocols import SeenItems, SeenSetting, choose_seen_items, find_cut_day, record_choice
-from oneclass.tasks.split.settings import SplitSettings
+from oneclass.tasks.split.protocols import (
+    SeenItems,
+    SeenSetting,
+    choose_seen_items,
+    find_cut_day,
+    record_choice,
+)
+from oneclass.tasks.split.settings import KeepTimes, SplitSettings
 from oneclass.tasks.stores import matrices, stages, warehouse
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.stores.matrices import Part, SplitMatrices
@@ -34,6 +41,7 @@ from oneclass.tasks.stores.warehouse import query, select, table_digest
 
 logger = logging.getLogger(__name__)
 
+FOLDS = 5  # of strong_generalization in a small log
 MIN_USERS = 100  # users with validation edges, below which next_events has none by time and is no default
 
 
@@ -65,6 +73,7 @@ def split(
     likes: BinarizeSettings | None = None,
     since: date | None = None,
     until: date | None = None,
+    times: KeepTimes = False,
 ) -> Splits:
     """Rewrite the protocols' tables of `indexed` and store the matrices; tables of other protocols are emptied.
 
@@ -79,6 +88,8 @@ def split(
         ids_are_numbers: whether liang2018 sorts users numerically or as text.
         given_files: `file_id`s of the train and of the test files, for `given`.
         likes, since, until: by which `binarize` selected likes, for the counts and weights of `next_events`.
+        times: whether the matrices have how many days before the end of training each event of an edge was, for a
+            model that reads times; `auto`: where lists include seen items.
 
     Raises:
         InputError: liang2018 with too few users for `split.held_out_users`, next_events of logs without times, or
@@ -86,9 +97,12 @@ def split(
     """
     train_files, test_files = (",".join(map(str, ids)) for ids in given_files or ((), ()))
     selection = LikeSelection(likes or BinarizeSettings.model_validate({}), since, until)
-    arguments = SplitArguments(protocols, seed, selection, optional, seen, ids_are_numbers, given_files)
+    arguments = SplitArguments(protocols, seed, selection, optional, seen, ids_are_numbers, given_files, times)
     parameters = {
         **settings.model_dump(),
+        "max_evaluated_users": draws.MAX_EVALUATED_USERS,
+        "next_from": None,
+        "times": times,
         "seed": seed,
         "seen": seen,
         **{one: one in protocols for one in PROTOCOLS},
@@ -125,6 +139,8 @@ class SplitArguments:
     seen: SeenSetting = "auto"
     ids_are_numbers: bool = True
     given_files: tuple[Sequence[int], Sequence[int]] | None = None
+    times: KeepTimes = False
+    folds: int = FOLDS
 
 
 def _open_cache(
@@ -136,7 +152,7 @@ def _open_cache(
     """Return the cache entry of the protocols' tables for these parameters and what they are made from."""
     by_time, is_given = "next_events" in arguments.protocols, "given" in arguments.protocols
     tables = [*TABLES]
-    if by_time or is_given or settings.times:  # next_events reads counts, and given its parts, from the logs
+    if by_time or is_given or arguments.times:  # next_events reads counts, and given its parts, from the logs
         tables.append("raw.events")
     if by_time or is_given or settings.order:
         tables.append("raw.places")
@@ -146,7 +162,7 @@ def _open_cache(
         tables.append("raw.attributes")
         parameters = {**parameters, "attributes": attributes}
     likes, since, until = arguments.selection
-    like_values = {**likes.model_dump(), "since": since, "until": until} if by_time or settings.times else {}
+    like_values = {**likes.model_dump(), "since": since, "until": until} if by_time or arguments.times else {}
     return StageCache(
         connection,
         "split",
@@ -173,9 +189,9 @@ def rewrite_splits(
         digests of the matrices; the parameters of the draws for the contract; the log message on each
         protocol's validation edges; and whether seen items are included.
     """
-    cut_day = find_cut_day(connection, settings)
+    cut_day = find_cut_day(connection)
     seen_items = choose_seen_items(connection, arguments.seen, cut_day)
-    keeps_times = seen_items.included if settings.times == "auto" else settings.times
+    keeps_times = seen_items.included if arguments.times == "auto" else arguments.times
     timed = arguments.selection if keeps_times else None
     connection.execute("delete from indexed.new_items")
     connection.execute(sql.statement("split/new_items"))
@@ -187,7 +203,9 @@ def rewrite_splits(
     if "strong_generalization" in arguments.protocols:
         drawn |= {"fold_count": 0, "held_out_share": protocols.limit_share(connection, settings)}
         limited = settings.model_copy(update={"held_out_share": drawn["held_out_share"]})
-        splits = strong_generalization.make_splits(connection, limited, arguments.seed, arguments.ids_are_numbers)
+        splits = strong_generalization.make_splits(
+            connection, limited, arguments.seed, arguments.ids_are_numbers, arguments.folds
+        )
         for split_matrices in splits:
             matrix_writer.store(explicit_negatives.add_explicit_negatives(connection, split_matrices, arguments.seed))
             drawn["fold_count"] += 1
@@ -199,7 +217,7 @@ def rewrite_splits(
         warehouse.drop_temporary(connection)
     if "leave_one_out" in arguments.protocols:
         assert everything is not None  # only a run of `given` alone leaves it out
-        drawn["max_evaluated_users"] = protocols.limit_users(settings, everything.train.shape[1])
+        drawn["max_evaluated_users"] = protocols.limit_users(everything.train.shape[1])
         split_matrices = protocols.make_leave_one_out(
             connection, everything, arguments.seed, drawn["max_evaluated_users"]
         )
@@ -251,9 +269,9 @@ def _store_next_events(
             "protocol next_events: needs the times of events, and these logs have none; leave it out of --protocols."
         )
     selection, seed = arguments.selection, arguments.seed
-    make = partial(protocols.make_next_events, connection, seen_items=seen_items, settings=settings, seed=seed)
+    make = partial(protocols.make_next_events, connection, seen_items=seen_items, seed=seed)
     by_time, message = None, "drawn at random, as split.validation says"
-    earlier = day and protocols.find_validation_cut_day(connection, settings, day)
+    earlier = day and find_cut_day(connection, before=day)
     if earlier and settings.validation != "random":
         by_time = make(earlier, selection, before=day)
         users = by_time.parts["validation"].targets.shape[0]

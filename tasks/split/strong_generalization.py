@@ -23,11 +23,14 @@ PROTOCOL = "strong_generalization"
 
 
 def make_splits(
-    connection: duckdb.DuckDBPyConnection, settings: SplitSettings, seed: int, ids_are_numbers: bool
+    connection: duckdb.DuckDBPyConnection, settings: SplitSettings, seed: int, ids_are_numbers: bool, folds: int
 ) -> Iterator[SplitMatrices]:
     """Fill `indexed.strong_generalization` and yield its matrices, or those of one fold after another.
 
     The relations of a split exist until the next is requested.
+
+    Args:
+        folds: of logs below `split.min_validation_users`.
 
     Raises:
         InputError: liang2018 with too few users for `split.held_out_users`.
@@ -48,9 +51,9 @@ def make_splits(
                 PROTOCOL,
                 users,
                 settings.min_validation_users,
-                settings.folds,
+                folds,
             )
-            yield from _make_folds(connection, settings.folds, seed)
+            yield from _make_folds(connection, folds, seed)
             return
     store_roles(connection, PROTOCOL, "roles", "user_index, item_index, part, role")
     yield split

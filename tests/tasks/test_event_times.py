@@ -1,4 +1,4 @@
-"""With `split.times` the matrices have the age of each event, as of the last day that is trained on."""
+"""With times the matrices have the age of each event, as of the last day that is trained on."""
 
 from collections import defaultdict
 from datetime import date, datetime, timedelta
@@ -13,12 +13,18 @@ from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import matrices
 from tests.conftest import load_ids
+from tests.tasks.conftest import cut_next_events_at
 
 DAY = datetime(2026, 3, 1)
 ONE_EACH = BinarizeSettings()
 PROTOCOLS = ["strong_generalization", "leave_one_out", "next_events"]
 NEXT_FROM = date(2026, 3, 9)
-TIMED = SplitSettings(times=True, held_out_share=0.25, next_from=NEXT_FROM)
+SHARED = SplitSettings(held_out_share=0.25)
+
+
+@pytest.fixture(autouse=True)
+def cut(monkeypatch):
+    cut_next_events_at(monkeypatch, NEXT_FROM)
 
 
 def draw_events(seed, *, timed=True, known=0.95):
@@ -54,9 +60,9 @@ def stored_ages(home, histories, users, items):
     return found
 
 
-def make_splits(home, settings=TIMED, likes=ONE_EACH):
+def make_splits(home, likes=ONE_EACH):
     binarize(home, likes, "run")
-    return split(home, settings, "run", protocols=PROTOCOLS, seed=1, likes=likes).digests
+    return split(home, SHARED, "run", protocols=PROTOCOLS, seed=1, likes=likes, times=True).digests
 
 
 def test_every_protocol_has_the_ages_as_of_the_end_of_its_training(home, log_events):
@@ -89,8 +95,7 @@ def test_the_ages_are_of_events_whose_weights_count(home, log_events):
 def test_without_times_or_the_setting_the_matrices_have_no_ages(home, log_events, times):
     log_events(list(draw_events(3, timed=not times)))
     binarize(home, BinarizeSettings(), "run")
-    settings = SplitSettings(times=times, held_out_share=0.25)
-    digests = split(home, settings, "run", protocols=PROTOCOLS[:2], seed=1).digests
+    digests = split(home, SHARED, "run", protocols=PROTOCOLS[:2], seed=1, times=times).digests
     for digest in digests.values():
         assert matrices.load_split(home, digest).event_ages is None
         assert not [*(home.matrices / digest).glob("*event*")]

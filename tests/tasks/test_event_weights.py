@@ -19,6 +19,7 @@ from oneclass.tasks.errors import InputError
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import matrices, warehouse
+from tests.tasks.conftest import cut_next_events_at
 
 KINDS = {"purchase": 5.0, "cart": 2.5, "view": 0.1, "return": -5.0, "search": 0.0}
 ORDERS = [  # user, item, value, time, kind
@@ -154,7 +155,7 @@ def test_any_stream_of_events_agrees_with_sums_of_fractions(tables, events, thre
     assert_agrees(by_stage, events, settings)
 
 
-def test_what_is_known_before_the_cut_of_next_events_holds_no_later_event(home, log_events):
+def test_what_is_known_before_the_cut_of_next_events_holds_no_later_event(home, log_events, monkeypatch):
     """The pan came back before the cut and was bought again after it, so it is a target; the mug's second purchase
     after the cut adds nothing.
     """
@@ -163,9 +164,9 @@ def test_what_is_known_before_the_cut_of_next_events_holds_no_later_event(home, 
     log_events([("eve", item, 1, datetime(2026, 3, 1, 9), "purchase") for item in ("mug", "pan", "pot")], file_id=2)
     likes = BinarizeSettings(event_weights=KINDS, explicit_negatives=True)
     binarize(home, likes, "run")
-    settings = SplitSettings(next_from=date(2026, 3, 11))
+    cut_next_events_at(monkeypatch, date(2026, 3, 11))
     stored = matrices.load_split(
-        home, split(home, settings, "run", protocols=["next_events"], seed=1, likes=likes).digests["next_events"]
+        home, split(home, SplitSettings(), "run", protocols=["next_events"], seed=1, likes=likes).digests["next_events"]
     )
     with warehouse.open_warehouse(home, read_only=True) as connection:
         roles = connection.execute("select user_id, item_id, role from splits.next_events order by all").fetchall()

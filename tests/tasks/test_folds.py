@@ -195,7 +195,7 @@ def test_folds_are_for_logs_below_the_bound(home, likes):
     users = int(np.count_nonzero(np.diff(part.targets.indptr)))
     assert 0 < users < SplitSettings().min_validation_users
     assert split_log(home, min_validation_users=users) == held_out
-    assert len(list_splits(PROTOCOL, split_log(home, min_validation_users=users + 1, folds=3))) == 3
+    assert len(list_splits(PROTOCOL, split_log(home, min_validation_users=users + 1))) == 5
 
 
 def test_a_trial_is_evaluated_by_the_users_of_all_folds(evaluated):

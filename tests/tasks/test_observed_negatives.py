@@ -19,7 +19,7 @@ from oneclass.tasks.tuning.search import Search, suggest_trial
 from oneclass.tasks.tuning.trial import run_trial
 from oneclass.tasks.tuning.validation import load_validation
 from tests.conftest import load_entries, query_rows
-from tests.tasks.conftest import train_model
+from tests.tasks.conftest import cut_next_events_at, train_model
 
 PROTOCOLS = ["strong_generalization", "leave_one_out", "next_events"]
 THRESHOLD = 4
@@ -180,7 +180,7 @@ def draw_events(seed, *, days=30, undated=0.05):
         yield f"u{user}", f"i{item}", int(generator.integers(1, 6)), None if generator.random() < undated else at
 
 
-def by_hand(events, settings, since=None):
+def by_hand(events, share, next_from, since=None):
     """(first day, role of every edge, count of every edge that trains)."""
     times = defaultdict(list)
     for user, item, value, at in events:
@@ -188,7 +188,7 @@ def by_hand(events, settings, since=None):
             times[user, item].append(at)
     first = {edge: min((at for at in of_edge if at), default=None) for edge, of_edge in times.items()}
     days = sorted(at.date() for at in first.values() if at)
-    cut = settings.next_from or days[int(np.ceil((1 - settings.next_share) * len(days))) - 1]
+    cut = next_from or days[int(np.ceil((1 - share) * len(days))) - 1]
     trains = {edge for edge, at in first.items() if at and at.date() < cut}
     users, items = ({edge[side] for edge in trains} for side in (0, 1))
     roles = {}
@@ -210,19 +210,24 @@ def split_log(home, settings=SplitSettings(), since=None, protocols=("next_event
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("seed", "settings", "since"),
+    ("seed", "share", "next_from", "since"),
     [
-        (1, SplitSettings(), None),
-        (2, SplitSettings(next_share=0.4), None),
-        (3, SplitSettings(next_from=date(2026, 3, 20)), None),
-        (4, SplitSettings(), date(2026, 3, 8)),
+        (1, 0.1, None, None),
+        (2, 0.4, None, None),
+        (3, 0.1, date(2026, 3, 20), None),
+        (4, 0.1, None, date(2026, 3, 8)),
     ],
 )
-def test_what_came_before_the_cut_trains_and_nothing_later_is_counted(home, log_events, seed, settings, since):
+def test_what_came_before_the_cut_trains_and_nothing_later_is_counted(
+    home, log_events, monkeypatch, seed, share, next_from, since
+):
+    monkeypatch.setattr("oneclass.tasks.split.protocols.NEXT_SHARE", share)
+    if next_from:
+        cut_next_events_at(monkeypatch, next_from)
     events = list(draw_events(seed))
     log_events(events)
-    digests = split_log(home, settings, since).digests
-    cut, roles, counts = by_hand(events, settings, since)
+    digests = split_log(home, since=since).digests
+    cut, roles, counts = by_hand(events, share, next_from, since)
     found = query_rows(home, "select user_id, item_id, role from splits.next_events")
     assert {(user, item): role for user, item, role in found} == roles and len(found) == len(roles)
     assert {"train", "next", "dropped"} == set(roles.values()), "the log should have every role"

@@ -22,6 +22,7 @@ from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import matrices
 from oneclass.tasks.tuning.validation import load_validation
 from tests.conftest import load_ids
+from tests.tasks.conftest import cut_next_events_at
 
 DAY = datetime(2026, 3, 1)
 ORDERED = SplitSettings(order=True, held_out_share=0.25, min_validation_users=0)
@@ -111,13 +112,14 @@ def test_adjacency_lists_are_in_the_order_of_their_places(home, tmp_path):
         assert len(sampled[row].recency_ranks) == sampled[row].nnz > 0
 
 
-def test_nothing_from_the_cut_on_weighs_in_under_next_events(home, log_events):
+def test_nothing_from_the_cut_on_weighs_in_under_next_events(home, log_events, monkeypatch):
     events = [event for event in draw_events(2, timed=True) if event[3]]
     next_from = date(2026, 3, 9)
+    cut_next_events_at(monkeypatch, next_from)
     before = [event for event in events if event[3].date() < next_from]
     assert len({event[:2] for event in events} & {event[:2] for event in before}) < len(events) - 50
     log_events(events)
-    digests = make_splits(home, ["next_events"], SplitSettings(order=True, next_from=next_from))
+    digests = make_splits(home, ["next_events"], SplitSettings(order=True))
     stored = matrices.load_split(home, digests["next_events"])
     order = newest_first(before)  # of a log that ends there
     found = by_places(home, stored.parts["test"].histories, stored.parts["test"].users, stored.items)

@@ -20,10 +20,17 @@ from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import matrices, runs
 from tests.conftest import home_in, load_entries, log_into, query_rows
-from tests.tasks.conftest import train_model
+from tests.tasks.conftest import cut_next_events_at, train_model
 
 CUT = date(2026, 5, 1)
-SETTINGS = SplitSettings(next_from=CUT)
+SETTINGS = SplitSettings()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def cut():
+    with pytest.MonkeyPatch.context() as patch:
+        cut_next_events_at(patch, CUT)
+        yield
 
 
 def draw_events(loyalty, users=120, items=40, seed=5):
@@ -129,7 +136,8 @@ def pairs_of(home, stored, part):
     return set(load_entries(home, part.targets, part.users, stored.items))
 
 
-def test_validation_edges_by_time_include_repeats_before_the_cut_alone(home, returning):
+def test_validation_edges_by_time_include_repeats_before_the_cut_alone(home, returning, monkeypatch):
+    monkeypatch.setattr("oneclass.tasks.split.protocols.NEXT_SHARE", 0.3)
     firsts = {}
     for user, item, _, time in returning:
         firsts[user, item] = min(firsts.get((user, item), time), time)
@@ -137,7 +145,7 @@ def test_validation_edges_by_time_include_repeats_before_the_cut_alone(home, ret
     earlier = days[int(np.ceil(0.7 * len(days))) - 1]
     until_cut = [event for event in returning if event[3].date() < CUT]
     before, known, _ = recount_pairs(until_cut, earlier)
-    settings = SplitSettings(next_from=CUT, next_share=0.3, validation="latest")
+    settings = SplitSettings(validation="latest")
     for seen, expected in (("include", known), ("exclude", known - before)):
         digests = split_next(home, seen, settings).digests
         stored = matrices.load_split(home, digests["next_events_validation"])

@@ -136,8 +136,10 @@ def test_hashed_splits_are_those_of_a_recount(home, log_events, logged, log_name
 def test_the_share_of_held_out_users_is_halved_until_few_are_evaluated(home, log, users, share, bounds_pairs):
     """Of 80 users; the split is that of the smaller share."""
     items = len({item for _, item in log})
-    bound = {"max_ranked_pairs": users * items} if bounds_pairs else {"max_evaluated_users": users}
-    found = load_strong(home, held_out_share=0.4, **bound)
+    bound = ("MAX_RANKED_PAIRS", users * items) if bounds_pairs else ("MAX_EVALUATED_USERS", users)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(f"oneclass.tasks.split.protocols.{bound[0]}", bound[1])
+        found = load_strong(home, held_out_share=0.4)
     assert found.digests == load_strong(home, held_out_share=share).digests
 
 
@@ -324,10 +326,11 @@ def test_given_files_keep_their_roles_and_an_edge_in_both_trains(home, log_event
     }
 
 
-def test_leave_one_out_of_a_sample_of_users_leaves_all_edges_of_the_others(home, log):
-    def leave_out(seed, most, **options):
-        settings = SplitSettings(max_evaluated_users=most, **options)
-        digest = split(home, settings, "run", protocols=["leave_one_out"], seed=seed).digests["leave_one_out"]
+def test_leave_one_out_of_a_sample_of_users_leaves_all_edges_of_the_others(home, log, monkeypatch):
+    def leave_out(seed, most, pairs=1 << 40):
+        monkeypatch.setattr("oneclass.tasks.split.protocols.MAX_EVALUATED_USERS", most)
+        monkeypatch.setattr("oneclass.tasks.split.protocols.MAX_RANKED_PAIRS", pairs)
+        digest = split(home, SplitSettings(), "run", protocols=["leave_one_out"], seed=seed).digests["leave_one_out"]
         table = dict(query_rows(home, "select user_id, item_id from splits.leave_one_out where role = 'held_out'"))
         stored = matrices.load_split(home, digest)
         part = stored.parts["test"]
@@ -340,8 +343,7 @@ def test_leave_one_out_of_a_sample_of_users_leaves_all_edges_of_the_others(home,
     assert sample == {user: everybody[user] for user in by_hash[:9]}
     assert len(leave_out(2, 9)) == 9 and leave_out(2, 9).keys() != sample.keys()
     items = len({item for _, item in log})
-    assert leave_out(1, 1000, max_ranked_pairs=10 * items - 1) == sample
-    assert leave_out(1, 9, max_ranked_pairs=100 * items) == sample
+    assert leave_out(1, 999, pairs=10 * items - 1) == sample
 
 
 def test_a_log_that_leaves_nothing_to_train_on_lacks_that_protocol_alone(home, log_events, caplog):
