@@ -314,7 +314,7 @@ class RecommendParameters(DatasetParameters):
         None, description="of --list: a category of the items' attributes; all items by default"
     )
     window_days: Annotated[int | None, Flag("N")] = Field(
-        None, description="of --list: one of publish.list_windows; by default the longest"
+        None, description="of --list: 7 or 30 days; by default the longer"
     )
     within: Annotated[list[str], Flag("ID")] = Field([], description="items to choose among; all by default")
     without: Annotated[list[str], Flag("ID")] = Field([], description="items to leave out")

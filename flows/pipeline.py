@@ -34,6 +34,7 @@ from oneclass.tasks.orchestration.progress import format_duration
 from oneclass.tasks.protocols import PROTOCOLS, choose_publish_protocol, find_validation_splits, list_splits
 from oneclass.tasks.publish.stage import Published, run_after
 from oneclass.tasks.report import report_task
+from oneclass.tasks.settings import MAX_SEARCH_SECONDS
 from oneclass.tasks.split.stage import Splits, split_task
 from oneclass.tasks.stores import runs
 from oneclass.tasks.stores.fits import collect_garbage
@@ -226,7 +227,7 @@ def _tune_settings(
         digests=splits.digests,
         models=run.models,
         request=auto.SearchRequest(
-            run.train.tune, run.given, list(run.dataset.models), run.train.search_share, run.train.search_seconds
+            run.train.tune, run.given, list(run.dataset.models), run.train.search_share, MAX_SEARCH_SECONDS
         ),
         day=run.until or date.today(),
         seed=run.seed,
@@ -304,6 +305,7 @@ def build_splits(run: RunSettings, run_id: str) -> Splits:
         likes=run.binarize,
         since=run.since,
         until=run.until,
+        times=run.times,
     )
     return splits
 

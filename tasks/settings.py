@@ -23,6 +23,9 @@ from oneclass.tasks.stores.home import FileSettings
 LATEST_PROTOCOLS = frozenset({"given", "next_events"})  # whose validation edges may be later than the histories
 
 
+MAX_SEARCH_SECONDS = 900.0  # CPU seconds of the search of all models, whatever the fits take
+
+
 class TrainSettings(BaseModel):
     """How every model is trained."""
 
@@ -37,12 +40,7 @@ class TrainSettings(BaseModel):
         1.0,
         gt=0,
         description="Budget of the search of all models together, over the estimated processor time of the run's "
-        "fits; two CPU minutes at least.",
-    )
-    search_seconds: float = Field(
-        900.0,
-        gt=0,
-        description="Largest such budget, in CPU seconds, whatever the fits take; two CPU minutes are always allowed.",
+        "fits; two CPU minutes at least, and 15 at most.",
     )
     warm_start: bool = Field(
         False,

@@ -7,13 +7,14 @@ import numpy as np
 
 from oneclass.models.base import Model
 from oneclass.models.evaluation.metrics import Mean
-from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.rules.settings import Rules
 from oneclass.tasks.stores import checksums
 from oneclass.tasks.stores.matrices import Part
 
 NUM_CHECKED_USERS = 256  # users whose scores are checked
 RANDOM_MARGIN_IN_SE = 2  # standard errors by which a mean rank may lie below that of random scores
+MIN_COVERAGE_RATIO = 0.5  # least share of the number of items that the standing lists recommend
+MAX_DROP = 0.1  # share by which the standing configuration's value may fall between two nights
 DROP_MARGIN_IN_SE = 5  # joint standard errors by which two nights' values may differ, however large the drop
 
 SEEN, RULES = "publish.seen", "[rules]"  # names among the settings of `describe_settings`
@@ -72,23 +73,21 @@ def check_better_than_random(what: str, mean_rank: Mean) -> str | None:
     return f"the mean rank of {what} on validation is {mean_rank.value:.3f}; guesses have 0.5"
 
 
-def check_count(what: str, now: int, then: int, limits: PublishSettings, setting: str) -> str | None:
-    """Check that a number is not below the share of the standing publication's that a setting allows."""
-    if now >= (ratio := getattr(limits, setting)) * then:
+def check_count(what: str, now: int, then: int, ratio: float) -> str | None:
+    """Check that a number is not below a share of the standing publication's."""
+    if now >= ratio * then:
         return None
-    return (
-        f"{now:,} {what} tonight, {then:,} in the standing publication: less than publish.{setting} = {ratio:g} of it"
-    )
+    return f"{now:,} {what} tonight, {then:,} in the standing publication: less than {ratio:.0%} of it"
 
 
-def check_drop(what: str, now: Mean, then: Mean, limits: PublishSettings) -> str | None:
+def check_drop(what: str, now: Mean, then: Mean) -> str | None:
     """Check that a configuration's validation metric has not fallen far below its value on another night."""
     noise = DROP_MARGIN_IN_SE * float(np.hypot(now.standard_error or 0, then.standard_error or 0))
-    if then.value - now.value <= max(limits.max_drop * then.value, noise):
+    if then.value - now.value <= max(MAX_DROP * then.value, noise):
         return None
     return (
         f"{what} has {now.value:.4f} on tonight's validation users and had {then.value:.4f} when the standing "
-        f"publication was made: a fall of more than publish.max_drop = {limits.max_drop:g} of it. Are ids mixed up?"
+        f"publication was made: a fall of more than {MAX_DROP:.0%} of it. Are ids mixed up?"
     )
 
 

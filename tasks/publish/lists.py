@@ -11,27 +11,26 @@ from scipy.special import betainc
 from oneclass import sql
 from oneclass.models.evaluation.metrics import ALPHA, adjust_benjamini_hochberg
 from oneclass.tasks.attributes import Attributes
-from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.rules.lists import find_eligible_items
 from oneclass.tasks.rules.settings import DeclaredRules
 from oneclass.tasks.stores import warehouse
 
+WINDOWS = (7, 30)  # days before the last like
+LENGTH = 50  # items of a list
 MIN_TREND_LIKES = 5
 PRIOR_LIKES = 5.0  # of the shrunken ratio
 
 
-def store_lists(
-    connection: duckdb.DuckDBPyConnection, settings: PublishSettings, declared: DeclaredRules, attributes: Attributes
-) -> None:
+def store_lists(connection: duckdb.DuckDBPyConnection, declared: DeclaredRules, attributes: Attributes) -> None:
     """Rewrite `published.lists` from the curated likes of the items that the rules for all lists allow."""
     (has_times,) = warehouse.fetch_row(connection, "select count(last_at) > 0 from indexed.interactions")
-    windows = settings.list_windows if has_times else [None]
+    windows = WINDOWS if has_times else [None]
     counted = pl.concat(rate_trends(warehouse.select(connection, "lists/counts", days=days)) for days in windows)
     if not declared.are_empty:
         counted = counted.filter(find_eligible_items(connection, declared, attributes)[counted["item_index"]])
     connection.register("counted", counted)
     connection.execute("delete from published.lists")
-    connection.execute(sql.statement("lists/lists"), {"alpha": ALPHA, "length": settings.list_length})
+    connection.execute(sql.statement("lists/lists"), {"alpha": ALPHA, "length": LENGTH})
     connection.unregister("counted")
 
 

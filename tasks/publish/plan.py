@@ -14,6 +14,8 @@ from oneclass.tasks.rules.settings import NO_RULES, DeclaredRules
 
 logger = logging.getLogger(__name__)
 
+EXPLORED_SHARE = 0.2  # of the places of a list that explores
+
 
 class RecommendationSpec(NamedTuple):
     """The recommendations to compute.
@@ -81,6 +83,6 @@ def specify_recommendations(
         logger.warning("publish.explore = %s: no list explores, since no model of the run has a like", settings.explore)
     elif settings.explore != "off":
         night = (datetime.now(UTC).date() - date(1970, 1, 1)).days
-        exploration = Exploration(settings.explore_share, night, seed)
+        exploration = Exploration(EXPLORED_SHARE, night, seed)
     fit = model, score, digest, matrices_digest
     return RecommendationSpec(*fit, settings.top_n, not seen_items, companion, calibrations, exploration)

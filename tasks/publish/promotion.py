@@ -115,9 +115,7 @@ def load_champion(home: Home) -> Candidate | None:
     return Candidate(**(known | facts["recommended"]))
 
 
-def check_recommendations(
-    connection: duckdb.DuckDBPyConnection, assessment: Assessment | None, limits: PublishSettings
-) -> Assessment | None:
+def check_recommendations(connection: duckdb.DuckDBPyConnection, assessment: Assessment | None) -> Assessment | None:
     """Check the challenger's recommendations in the temporary table `ranked`.
 
     Raises:
@@ -131,7 +129,7 @@ def check_recommendations(
         return None
     if assessment.champion and gates.is_comparable("coverage", assessment.changed):
         counts = summary["items"], summary["standing_items"]
-        objections.append(gates.check_count("different items in lists", *counts, limits, "min_coverage_ratio"))
+        objections.append(gates.check_count("different items in lists", *counts, gates.MIN_COVERAGE_RATIO))
     return assessment.with_objections(*objections)
 
 
@@ -235,7 +233,7 @@ def _assess(night: Night, model: str, score: str, settings: dict[str, Any], limi
         return replace(assessment, note="first publication")
     if gates.is_comparable("sizes", assessment.changed):
         sizes = (("edges", challenger.edges, champion.edges), ("users", challenger.users, champion.users))
-        found = (gates.check_count(*size, limits, "min_size_ratio") for size in sizes)
+        found = (gates.check_count(*size, limits.min_size_ratio) for size in sizes)
         assessment = assessment.with_objections(*found)
     if of_users is None:
         return replace(assessment, note="" if splits else "no validation user to compare on")
@@ -281,7 +279,7 @@ def _compare_with_champion(
         how = f"over the same validation users ({paired.users:,}{describe_folds(len(splits))})"
         if before:
             now = mean_and_error(of_champion[PROMOTION_METRIC])
-            assessment = assessment.with_objections(gates.check_drop(champion.name, now, before, limits))
+            assessment = assessment.with_objections(gates.check_drop(champion.name, now, before))
     numbers = f"{night.protocol}, {PROMOTION_METRIC} {difference:+.4f} ± {error:.4f} against {champion.name}, {how}"
     assessment = replace(assessment, difference=difference, standard_error=error)
     if same:

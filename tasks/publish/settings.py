@@ -1,6 +1,6 @@
 """The settings of the stage `publish`."""
 
-from typing import Annotated, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -18,12 +18,6 @@ class PublishSettings(BaseModel):
     )
     min_size_ratio: float = Field(
         0.8, ge=0, le=1, description="Least share of the standing publication's edges, and of its users."
-    )
-    min_coverage_ratio: float = Field(
-        0.5, ge=0, le=1, description="Least share of the number of items that the standing lists recommend."
-    )
-    max_drop: float = Field(
-        0.1, ge=0, le=1, description="Share by which the standing configuration's value may fall between two nights."
     )
     model: str | None = Field(
         None, description="The model to publish; by default the run chooses by nDCG@100 on validation."
@@ -47,17 +41,12 @@ class PublishSettings(BaseModel):
         "`auto`: if the log shows that users come back to such items.",
     )
     top_n: int = Field(20, ge=1, le=1000, description="Recommendations for each user.")
-    list_windows: list[Annotated[int, Field(ge=1, le=36_500)]] = Field(
-        [7, 30], min_length=1, description="Days before the last like over which the lists for everybody count."
-    )
-    list_length: int = Field(50, ge=1, le=1000, description="Items in each list for everybody.")
     cold_share: float = Field(
         0.1, ge=0, le=1, description="Share of a list that items which nobody likes may take, placed by attributes."
     )
     explore: Literal["off", "thompson"] = Field(
         "off", description="Publish lists, too, of which some places go to items by draws from the posterior of `like`."
     )
-    explore_share: float = Field(0.2, gt=0, le=1, description="Share of the places of such a list that explore.")
     titles: str | None = Field(
         None, description="The table of item ids and titles that --titles names; kept with what is published."
     )
@@ -67,4 +56,3 @@ class PublishSettings(BaseModel):
     after: list[str] = Field(
         [], description="A program and its arguments, run once a publication stands; if it fails, that is an alarm."
     )
-    keep: int = Field(3, ge=1, description="Publications that are kept whole, to roll back to; always the one before.")

@@ -28,6 +28,7 @@ from oneclass.tasks.stores.home import Home
 
 logger = logging.getLogger(__name__)
 
+KEPT = 3  # publications that are kept whole, to roll back to; always the one before
 AFTER_TIMEOUT_SECONDS = 1800  # until the command of `publish.after` is killed
 
 
@@ -54,7 +55,7 @@ def publish(home: Home, run_id: str, plan: PublicationPlan, executor: Executor =
         ContractBroken: a list is not as it must be; what was published stays.
     """
     folder = publications.create_publication(home, run_id)
-    parameters: dict[str, Any] = {"top_n": plan.settings.top_n, "list_length": plan.settings.list_length}
+    parameters: dict[str, Any] = {"top_n": plan.settings.top_n, "list_length": lists.LENGTH}
     parameters |= {"pinned": list(plan.rules.rules.pinned), "recommendations_made": False, "lists_made": False}
     parameters["seen_items"] = plan.lists is not None and not plan.lists.exclude_seen
     with stages.run_stage(home, run_id, "publish", parameters) as connection:
@@ -67,7 +68,7 @@ def publish(home: Home, run_id: str, plan: PublicationPlan, executor: Executor =
         if promoted := decision is None or decision.promoted:
             parameters |= {"lists_made": True, "recommendations_made": plan.lists is not None}
             parameters["likes_given"] = plan.lists is not None and plan.lists.companion is not None
-            lists.store_lists(connection, plan.settings, plan.rules, attributes)
+            lists.store_lists(connection, plan.rules, attributes)
             files.write_publication(connection, home, folder, plan, table, attributes, selections)
             publications.record_new(connection, home, folder, _describe(connection, home, run_id, plan))
         checked = plan.rules if has_rules and parameters["recommendations_made"] else None
@@ -76,7 +77,7 @@ def publish(home: Home, run_id: str, plan: PublicationPlan, executor: Executor =
     for gap in gaps:
         runs.record_alarm(home, run_id, gap)
     if promoted:
-        _show(home, plan.settings.keep)
+        _show(home, KEPT)
         run_after(home, run_id, plan.settings.after)
         by = f" by {plan.lists.model}" if plan.lists else ""
         logger.info("%s recommendations%s, tables in %s", f"{count:,}", by, home.published)
@@ -109,7 +110,7 @@ def _make_lists(
         of_lists = {"exclude_seen": spec.exclude_seen}
         selections, gaps = load_selections(connection, plan.rules, attributes, spec.top_n, **of_lists)
     cache, unchanged = recommend_all.store_recommendations(connection, home, spec, executor, selections)
-    assessment = promotion.check_recommendations(connection, assessment, plan.settings)
+    assessment = promotion.check_recommendations(connection, assessment)
     decision = assessment and promotion.record_promotion(connection, run_id, assessment, margin)
     if not unchanged and (decision is None or decision.promoted):
         recommend_all.store_lists(connection, spec.exploration)

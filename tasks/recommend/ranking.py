@@ -168,7 +168,7 @@ def find_list(lists: pl.DataFrame, name: str, category: str | None, window_days:
         raise InputError(f"category {category}: no item that users like has it. Categories: {named}.")
     if windows and (window_days := window_days or windows[-1]) not in windows:
         listed = ", ".join(map(str, windows))
-        raise InputError(f"window {window_days}: lists are published for {listed} days (publish.list_windows).")
+        raise InputError(f"window {window_days}: lists are published for {listed} days.")
     wanted = {"list": name, "category": category, "window_days": window_days if windows else None}
     is_wanted = [pl.col(column).eq_missing(pl.lit(value)) for column, value in wanted.items()]
     return lists.filter(is_wanted).sort("rank")

@@ -225,7 +225,7 @@ class Recommender:
         Args:
             name: `popular`, `trending` or `new`.
             category: of the items' attributes; the list of all items by default.
-            window_days: one of publish.list_windows, by default the longest.
+            window_days: one of the published windows, by default the longest.
 
         Returns:
             item_id, title, value (what ranks it), users, expected_users and p_value (null but of trending items); best

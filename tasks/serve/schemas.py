@@ -70,7 +70,7 @@ class ItemListQuery(Paging):
     """A list for everybody."""
 
     category: Text | None = Field(None, description="of the items' attributes; all items by default")
-    window_days: int | None = Field(None, description="one of publish.list_windows; by default the longest")
+    window_days: int | None = Field(None, description="7 or 30 days; by default the longer")
     n: Count = Field(20, description="length of the list")
 
 

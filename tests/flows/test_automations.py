@@ -134,7 +134,7 @@ def test_the_server_tells_of_nights_that_do_not_begin_or_crash_or_fail_before_th
         ({"seed": "many"}, BEFORE_IT_CAN_TELL[0]),
         ({"until": "no day"}, BEFORE_IT_CAN_TELL[0]),
         ({"a_parameter_of_an_earlier_version": 1}, BEFORE_IT_CAN_TELL[0]),
-        ({"settings": {"publish.keep": "few"}}, BEFORE_IT_CAN_TELL[1]),
+        ({"settings": {"publish.top_n": "few"}}, BEFORE_IT_CAN_TELL[1]),
         ({"config": ["absent.toml"]}, BEFORE_IT_CAN_TELL[1]),
         ({}, TOLD_BY_THE_RUN),  # no log is there, of which the night itself tells
     ],

@@ -65,7 +65,7 @@ def test_one_refusal_does_not_hide_the_other_target(receiver, tmp_path, capsys, 
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"settings": {"publish.keep": "few"}}, "publish.keep"),
+        ({"settings": {"publish.top_n": "few"}}, "publish.top_n"),
         ({"settings": {"notify.when": "sometimes"}}, "notify.when"),
         ({"config": ["absent.toml"]}, "absent.toml"),
         ({"dataset": "no-such"}, "no-such"),

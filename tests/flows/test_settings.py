@@ -11,6 +11,7 @@ from oneclass.flows.settings import RunSettings, resolve_search_space
 from oneclass.flows.settings import resolve_settings as resolved
 from oneclass.models.registry import MODELS
 from oneclass.tasks.errors import InputError
+from oneclass.tasks.settings import STAGE_SETTINGS
 from oneclass.tasks.split.protocols import SeenItems
 from oneclass.tasks.split.stage import Splits
 from oneclass.tasks.stores.resources import available_cores
@@ -92,7 +93,7 @@ def test_the_home_is_an_option_then_the_environment_then_var(tmp_path, monkeypat
 )
 def test_models_of_returns_run_by_default_where_lists_include_seen_items(tmp_path, models, seen, kept, times):
     run = resolve_backfill("ml-100k", home=tmp_path, models=models)
-    assert run.split.times == times
+    assert run.times == times
     assert ("repeat" in pipeline.drop_optional_models(run, Splits(seen_items=SeenItems(seen))).models) == kept
 
 
@@ -202,3 +203,11 @@ def test_a_config_that_is_not_toml_is_reported(tmp_path):
 def test_every_setting_of_a_model_has_a_sentence(name):
     for field_name, field in MODELS[name].Settings.model_fields.items():
         assert field.description and field.description.endswith("."), field_name
+
+
+def test_settings_are_few():
+    """A setting that no data set's file, guide or paper sets is a constant."""
+    of_models = {name: len(MODELS[name].Settings.model_fields) for name in MODELS}
+    of_stages = {name: len(kind.model_fields) for name, kind in STAGE_SETTINGS.items()}
+    assert sum(of_models.values()) + sum(of_stages.values()) <= 160
+    assert {name: count for name, count in of_models.items() if count > 10} == {}

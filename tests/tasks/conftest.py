@@ -17,6 +17,7 @@ from oneclass.tasks.recommend import load
 from oneclass.tasks.recommend.like_calibration import UNCALIBRATED
 from oneclass.tasks.report import report
 from oneclass.tasks.rules.settings import NO_RULES
+from oneclass.tasks.split import protocols
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import warehouse
@@ -33,6 +34,14 @@ SETTINGS = {
     "random_graph": {"factors": 4, "iterations": 2},
 }
 TITLES = "item_id,title\n" + "".join(f'i{item},"Item, the {item}th"\n' for item in range(30))
+
+
+@pytest.fixture(autouse=True, scope="session")
+def keep_publications():
+    """Keep more publications than a run does, so that tests can look at them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("oneclass.tasks.publish.stage.KEPT", 9)
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -68,7 +77,7 @@ def publish_model(
         train_model(home, digest, name, MODELS[name].Settings(**SETTINGS[name]), run_id=run_id)
         for name in [model, *([companion] if companion else [])]
     )
-    settings = PublishSettings(top_n=5, titles=str(home.root / "titles.csv"), keep=9, **limits)
+    settings = PublishSettings(top_n=5, titles=str(home.root / "titles.csv"), **limits)
     publish_fit(
         home,
         run_id,
@@ -114,3 +123,12 @@ def reported(tmp_path_factory):
         fill_tables(connection)
     report(home, RUN)
     return home
+
+
+def cut_next_events_at(patch, day):
+    """Let next_events begin at a day, whatever share of the edges came from then on."""
+    found = protocols.find_cut_day
+    patch.setattr(
+        "oneclass.tasks.split.stage.find_cut_day",
+        lambda connection, before=None: found(connection, before) if before else found(connection) and day,
+    )

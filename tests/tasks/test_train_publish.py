@@ -240,10 +240,11 @@ def test_a_failed_publish_leaves_what_was_published(home, after_publishing, monk
 
 
 @pytest.mark.slow
-def test_the_link_swings_and_the_last_publications_stay(home, after_publishing):
+def test_the_link_swings_and_the_last_publications_stay(home, after_publishing, monkeypatch):
+    monkeypatch.setattr("oneclass.tasks.publish.stage.KEPT", 2)
     assert home.published.resolve().name == "run"
     for run_id in ("second", "third"):
-        choose_and_publish(home, after_publishing, run_id=run_id, keep=2)
+        choose_and_publish(home, after_publishing, run_id=run_id)
     assert home.published.resolve().name == "third"
     assert sorted(folder.name for folder in (home.folder / "publications").iterdir()) == ["second", "third"]
     recorded = query_rows(home, "select run_id, is_current from operations.publications order by run_id")

@@ -34,8 +34,10 @@ def fitted(tmp_path_factory):
 def published(fitted):
     """The folder of a publication with lists that explore, under rules."""
     home, what = fitted
-    settings = PublishSettings(top_n=N, explore="thompson", explore_share=0.4)
-    publish_fit(home, "run", settings, *what, declared=DeclaredRules(rules=Rules(banned=["i3", "i60"])), seed=5)
+    settings = PublishSettings(top_n=N, explore="thompson")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("oneclass.tasks.publish.plan.EXPLORED_SHARE", 0.4)
+        publish_fit(home, "run", settings, *what, declared=DeclaredRules(rules=Rules(banned=["i3", "i60"])), seed=5)
     return home.published
 
 

@@ -15,19 +15,21 @@ from oneclass.tasks.datasets.columns import AttributeTable
 from oneclass.tasks.ingest.stage import ingest
 from oneclass.tasks.publish import lists
 from oneclass.tasks.publish.plan import PublicationPlan
-from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.publish.stage import publish
 from oneclass.tasks.rules.settings import NO_RULES, DeclaredRules, Rules
 from oneclass.tasks.stores import warehouse
 from tests.conftest import real_log
 
-SETTINGS = PublishSettings(list_windows=[3, 20], list_length=15)
+WINDOWS, LENGTH = (3, 20), 15
 START = datetime(2026, 1, 1)
 
 
-def store_lists(home, settings=SETTINGS, declared=NO_RULES):
+def store_lists(home, windows=WINDOWS, length=LENGTH, declared=NO_RULES):
     """The rows of `published.lists`, by list and window."""
-    publish(home, "run", PublicationPlan(settings=settings, declared=declared))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lists, "WINDOWS", windows)
+        patch.setattr(lists, "LENGTH", length)
+        publish(home, "run", PublicationPlan(declared=declared))
     assert pl.read_parquet(home.published / "lists.parquet").equals(warehouse_rows(home, "from published.lists"))
     found = defaultdict(list)
     for row in warehouse_rows(home, "from published.lists order by list, window_days, rank").iter_rows(named=True):
@@ -81,9 +83,9 @@ def recount_lists(events, days, length):
     }
 
 
-def assert_recounted(found, events, settings):
-    for days in settings.list_windows:
-        expected = recount_lists(events, days, settings.list_length)
+def assert_recounted(found, events, windows=WINDOWS, length=LENGTH):
+    for days in windows:
+        expected = recount_lists(events, days, length)
         of = {name: found.get((name, days), []) for name in ("popular", "trending", "new")}
         for name, rows in of.items():
             assert [row["item_id"] for row in rows] == [one[0] for one in expected[name]], (name, days)
@@ -112,7 +114,7 @@ def draw_events(seed, users=400, items=40, days=60):
 def test_lists_are_those_of_a_recount(home, log_events, seed):
     log_events(events := draw_events(seed))
     binarize(home, BinarizeSettings(threshold=4), "run")
-    found = assert_recounted(store_lists(home), events, SETTINGS)
+    found = assert_recounted(store_lists(home), events)
     assert found["trending", 3][0]["item_id"] == "i20" and len(found["new", 20]) > 3
 
 
@@ -127,8 +129,8 @@ def test_lists_of_a_public_log_are_those_of_a_recount(home, log_events):
     ]
     log_events(events)
     binarize(home, BinarizeSettings(threshold=4), "run")
-    settings = PublishSettings(list_windows=[7, 30], list_length=50)
-    found = assert_recounted(store_lists(home, settings), events, settings)
+    chosen = (7, 30), 50
+    found = assert_recounted(store_lists(home, *chosen), events, *chosen)
     assert len(found["popular", 7]) == len(found["popular", 30]) == 50 and found["new", 30]
 
 
@@ -143,7 +145,7 @@ def test_a_log_without_times_has_popular_items_only(home, log_events):
 def test_a_window_longer_than_the_log_has_no_trends_and_nothing_new(home, log_events):
     log_events(draw_events(1))
     binarize(home, BinarizeSettings(), "run")
-    assert store_lists(home, PublishSettings(list_windows=[60])).keys() == {("popular", 60)}
+    assert store_lists(home, windows=(60,)).keys() == {("popular", 60)}
 
 
 def test_an_item_is_as_old_as_its_first_event_of_any_kind(home, log_events):

@@ -110,13 +110,13 @@ def test_a_worse_configuration_is_not_promoted_and_a_wide_margin_lets_it(home, d
     decision = run_night(home, "bad", digests, "popularity")
     assert check_unchanged(home, decision, "worse by more than publish.margin = 1 standard errors")
     assert decision.champion == "mrf_dense/score" and decision.difference < -decision.standard_error
-    wide = PublishSettings(top_n=5, margin=1e9, min_coverage_ratio=0)
+    wide = PublishSettings(top_n=5, margin=1e9)
     assert run_night(home, "next", digests, "popularity", wide).promoted
 
 
 def test_the_choice_between_the_champion_and_a_simpler_model_is_not_undone_by_the_margin(home, digests):
     fits = {model: fit_model(home, "second", digests, PROTOCOL, model) for model in SETTINGS}
-    limits = PublishSettings(top_n=5, min_coverage_ratio=0)
+    limits = PublishSettings(top_n=5)
     decision = assess_and_publish(home, "second", digests, "popularity", fits, limits, reason="the simplest of 2 lists")
     assert decision.promoted and decision.difference < -decision.standard_error
     assert decision.reason.endswith(", which the run could choose too; the simplest of 2 lists")
@@ -156,7 +156,7 @@ def test_the_configuration_that_stands_is_assessed_on_newer_edges_in_place_of_a_
 def test_a_champion_that_reads_an_order_which_tonights_split_lacks_is_not_fitted(home, digests, caplog):
     settings = SplitSettings(held_out_share=0.25, order=True)
     ordered = split(home, settings, "x", protocols=[PROTOCOL], seed=1).digests
-    wide = PublishSettings(top_n=5, margin=1e9, min_coverage_ratio=0)
+    wide = PublishSettings(top_n=5, margin=1e9)
     assert run_night(home, "second", ordered, limits=wide, recency_exponent=1.0).promoted
     decision = run_night(home, "third", digests, limits=wide)
     assert decision.promoted and "mrf_dense with its settings could not be fitted tonight" in decision.reason
@@ -165,7 +165,7 @@ def test_a_champion_that_reads_an_order_which_tonights_split_lacks_is_not_fitted
 
 def test_a_halved_log_is_not_promoted(home, digests):
     halved = change_log(home, "delete from raw.events where hash(user_id, item_id) % 2 = 0")
-    assert check_unchanged(home, run_night(home, "bad", halved), "publish.min_size_ratio = 0.8")
+    assert check_unchanged(home, run_night(home, "bad", halved), "less than 80% of it")
 
 
 def test_shuffled_items_are_not_promoted(home, digests):
@@ -228,7 +228,7 @@ def test_gates_go_on_that_a_changed_setting_does_not_concern(home, digests):
     fewer = change_log(home, "delete from raw.events where substr(user_id, 2)::int >= 100")
     rules = gates.describe_settings({"threshold": 1}, {}, "exclude", Rules(banned=["i1"]), 0.1)
     decision = run_night(home, "bad", fewer, made_with=rules)
-    assert check_unchanged(home, decision, "publish.min_size_ratio")
+    assert check_unchanged(home, decision, "less than 80% of it")
     words = "[rules] changed since the standing publication; not compared with it: number of listed items"
     assert words in decision.reason
 
@@ -303,7 +303,7 @@ def test_a_damaged_manifest_is_restored_with_an_alarm_and_the_gates_hold(home, d
     assert read_contents(home) == before
     assert alarms_of_a_run(home, "after that") == []
     fewer = change_log(home, "delete from raw.events where substr(user_id, 2)::int >= 100")
-    assert check_unchanged(home, run_night(home, "bad", fewer), "publish.min_size_ratio")
+    assert check_unchanged(home, run_night(home, "bad", fewer), "less than 80% of it")
 
 
 @pytest.mark.slow
@@ -329,7 +329,7 @@ def test_a_home_of_an_earlier_version_gets_its_record_from_the_next_run(home, di
 @pytest.mark.parametrize("file", ["recommendations.parquet", "published.duckdb", "model/users.parquet"])
 def test_a_damaged_publication_gives_way_to_the_one_before(home, digests, file):
     before = read_contents(home)
-    wide = PublishSettings(top_n=5, margin=1e9, min_coverage_ratio=0)
+    wide = PublishSettings(top_n=5, margin=1e9)
     assert run_night(home, "second", digests, "popularity", wide).promoted
     flip_a_bit(home.published / file)
     [alarm] = alarms_of_a_run(home)
@@ -360,7 +360,7 @@ LISTS = "recommendations", "lists"
 def test_a_rollback_gives_identical_bytes_and_the_next_night_is_judged_against_them(home, digests):
     before = read_contents(home)
     lists = [query_rows(home, f"from published.{one} order by all") for one in LISTS]
-    wide = PublishSettings(top_n=5, margin=1e9, min_coverage_ratio=0, list_length=1)
+    wide = PublishSettings(top_n=5, margin=1e9)
     assert run_night(home, "second", digests, "popularity", wide).promoted
     assert manual.roll_back(home, "by hand") == "first"
     assert read_contents(home) == before
@@ -414,21 +414,21 @@ def test_a_mean_rank_below_that_of_guesses_is_not_promoted(value, refused):
 @pytest.mark.parametrize(("sd", "refused"), [(0.0399, True), (0.0401, False), (None, True)])
 def test_a_large_fall_within_five_joint_standard_errors_is_no_fall(sd, refused):
     """From .4 to .1; the joint error is hypot(1, sqrt(5) / 2) sd = 1.5 sd; five times that are .3 at sd = .04."""
-    objection = gates.check_drop("slim/score", Mean(0.1, sd, 60), Mean(0.4, sd and sd * 5**0.5 / 2, 60), LIMITS)
+    objection = gates.check_drop("slim/score", Mean(0.1, sd, 60), Mean(0.4, sd and sd * 5**0.5 / 2, 60))
     assert (objection is not None) == refused
     assert not refused or ("0.1000" in objection and "0.4000" in objection)
 
 
 def test_a_surely_lower_value_is_refused_from_the_stated_share_on():
-    """However small the errors, a fall of up to `max_drop` of the earlier value may be the data's."""
-    bound = (1 - LIMITS.max_drop) * 0.4
-    assert gates.check_drop("slim/score", Mean(bound + 1e-6, 1e-9, 60), Mean(0.4, 1e-9, 60), LIMITS) is None
-    assert gates.check_drop("slim/score", Mean(bound - 1e-6, 1e-9, 60), Mean(0.4, 1e-9, 60), LIMITS)
+    """However small the errors, a fall of up to MAX_DROP of the earlier value may be the data's."""
+    bound = (1 - gates.MAX_DROP) * 0.4
+    assert gates.check_drop("slim/score", Mean(bound + 1e-6, 1e-9, 60), Mean(0.4, 1e-9, 60)) is None
+    assert gates.check_drop("slim/score", Mean(bound - 1e-6, 1e-9, 60), Mean(0.4, 1e-9, 60))
 
 
 def test_sizes_and_coverage_are_refused_below_their_ratio_only():
-    for setting in ("min_size_ratio", "min_coverage_ratio"):
-        least = int(getattr(LIMITS, setting) * 1000)
-        assert gates.check_count("edges", least, 1000, LIMITS, setting) is None
-        refusal = gates.check_count("edges", least - 1, 1000, LIMITS, setting)
-        assert refusal.startswith(f"{least - 1} edges tonight, 1,000 in the") and f"publish.{setting} = " in refusal
+    for ratio in (LIMITS.min_size_ratio, gates.MIN_COVERAGE_RATIO):
+        least = int(ratio * 1000)
+        assert gates.check_count("edges", least, 1000, ratio) is None
+        refusal = gates.check_count("edges", least - 1, 1000, ratio)
+        assert refusal.startswith(f"{least - 1} edges tonight, 1,000 in the") and f"less than {ratio:.0%}" in refusal

@@ -35,7 +35,7 @@ def fit_night(home, run_id, model):
 
 def publish_second(home):
     spec = json.loads((home.root / "second.json").read_text())
-    settings = PublishSettings(keep=9, top_n=4)
+    settings = PublishSettings(top_n=4)
     publish_fit(home, "second", settings, *spec, declared=DeclaredRules(), seen_items=True)
 
 
@@ -44,7 +44,7 @@ def nights(tmp_path_factory):
     """A home with a first night under rules, a second one without rules and with a new customer, and what each was."""
     home = home_in(tmp_path_factory.mktemp("nights"))
     two_tastes(home)
-    settings = PublishSettings(keep=9, top_n=6, explore="thompson")
+    settings = PublishSettings(top_n=6, explore="thompson")
     publish_fit(home, "first", settings, *fit_night(home, "first", "random_graph"), declared=RULED)
     states = [read_state(home)]
     log_into(home, [(NEWCOMER, f"i{item}", 1) for item in (1, 2, 50)], file_id=2)

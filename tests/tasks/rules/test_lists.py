@@ -139,7 +139,7 @@ class RuledShop:
         return other
 
     def publish(self, run_id, declared=DECLARED, **changes):
-        settings = PublishSettings(top_n=TOP_N, keep=9)
+        settings = PublishSettings(top_n=TOP_N)
         fit = MODEL, "score", self.fit, self.digest
         publish_fit(self.home, run_id, settings, *fit, declared=declared, **changes)
         recommender = load(self.home.root, "small")
