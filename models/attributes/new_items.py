@@ -99,20 +99,6 @@ class NewItems:
 
     nearest: csr_matrix
 
-    def nearest_items(self, n: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the n nearest trained items of each new item and their weights, the nearest first.
-
-        Returns:
-            (ids, weights): int32 and float32, (new, n); if fewer are near, the rest has id -1 and weight 0.
-        """
-        ids = np.full((self.nearest.shape[0], n), -1, dtype=np.int32)
-        weights = np.zeros(ids.shape, dtype=np.float32)
-        for row, (start, end) in enumerate(zip(self.nearest.indptr[:-1], self.nearest.indptr[1:], strict=True)):
-            order = np.argsort(-self.nearest.data[start:end], kind="stable")[:n]
-            ids[row, : len(order)] = self.nearest.indices[start:end][order]
-            weights[row, : len(order)] = self.nearest.data[start:end][order]
-        return ids, weights
-
     def average(self, values: np.ndarray) -> np.ndarray:
         """Return the weighted mean over the nearest items of their values, (..., items), float32 (..., new)."""
         return np.ascontiguousarray((self.nearest @ values.T).T, dtype=np.float32)

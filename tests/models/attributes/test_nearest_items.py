@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from oneclass.models.attributes.new_items import MAX_NEAREST, NEAREST, NewItems, find_nearest, find_nearest_likes
+from oneclass.models.attributes.new_items import MAX_NEAREST, NEAREST, find_nearest, find_nearest_likes
 
 
 def dense_nearest(new, trained, is_trained):
@@ -48,13 +48,6 @@ def test_an_item_without_a_common_attribute_is_like_the_average_item():
     found = find_nearest(csr_matrix(np.eye(4)[[3]]), trained, np.array([True, True, True, False, True]))
     assert found.toarray().tolist() == [[0.25, 0.25, 0.25, 0, 0.25]]
     assert find_nearest(csr_matrix((1, 4)), trained, np.ones(5, bool)).toarray() == pytest.approx(0.2)
-
-
-def test_the_nearest_come_first_with_their_weights():
-    nearest = csr_matrix(np.array([[0.2, 0, 0.5, 0.3], [0, 1, 0, 0]], dtype=np.float32))
-    ids, weights = NewItems(nearest).nearest_items(2)
-    assert ids.tolist() == [[2, 3], [1, -1]]
-    assert weights == pytest.approx(np.array([[0.5, 0.3], [1, 0]]))
 
 
 def test_a_new_item_resembles_the_likes_of_the_highest_cosines():
