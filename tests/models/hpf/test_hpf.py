@@ -223,12 +223,12 @@ def test_the_start_is_the_prior_and_a_uniform_draw_a_number():
 
 def test_of_several_starts_the_fit_with_the_highest_bound_is_kept():
     matrix = draw_counts()
-    alone = {seed: HPF(SETTINGS, seed=seed).fit(matrix) for seed in range(2, 7)}
+    alone = {seed: HPF(SETTINGS, seed=seed).fit(matrix) for seed in range(5)}
     best = max(alone, key=lambda seed: alone[seed].bounds[-1])
-    assert best not in (2, 6)  # neither the first nor the last
+    assert best not in (0, 4)  # neither the first nor the last
     numbers: list[int] = []
     several = SETTINGS.model_copy(update={"starts": 5})
-    found = HPF(several, seed=2).fit(matrix, FitOptions(on_epoch=lambda epoch: numbers.append(epoch.number)))
+    found = HPF(several, seed=0).fit(matrix, FitOptions(on_epoch=lambda epoch: numbers.append(epoch.number)))
     for name, array in alone[best]._arrays().items():
         np.testing.assert_array_equal(found._arrays()[name], array)
     np.testing.assert_array_equal(found.scores(matrix), alone[best].scores(matrix))
