@@ -5,7 +5,7 @@ from pydantic import ValidationError
 
 from oneclass.models.blend.model import Blend
 from oneclass.models.hpf.model import HPF, HPFSettings
-from oneclass.models.wmf.model import WMF
+from oneclass.models.item_knn import ItemKNN
 
 COMPONENTS = [{"model": "mrf_dense", "settings": {"l2": 2.0}}, {"model": "wmf", "settings": {"factors": 3}}]
 
@@ -31,10 +31,10 @@ def test_saved_settings_that_are_gone_are_left_out(model, saved, long_tailed, tm
 
 
 def test_a_saved_choice_that_is_gone_has_its_default(long_tailed, tmp_path):
-    model = WMF(factors=3, solver="cholesky").fit(long_tailed)
+    model = ItemKNN(similarity="cosine").fit(long_tailed)
     model.save(tmp_path)
     file = tmp_path / "settings.json"
-    file.write_text(file.read_text().replace('"solver": "cholesky"', '"solver": "blocks"'))
-    loaded = WMF.load(tmp_path)
-    assert loaded.params == model.params.model_copy(update={"solver": "cg"})
+    file.write_text(file.read_text().replace('"similarity": "cosine"', '"similarity": "blocks"'))
+    loaded = ItemKNN.load(tmp_path)
+    assert loaded.params == model.params.model_copy(update={"similarity": "rp3beta"})
     assert (loaded.scores(long_tailed[:5]) == model.scores(long_tailed[:5])).all()
