@@ -119,7 +119,7 @@ class Repeat(Model[RepeatSettings]):
         return scores
 
     def _arrays(self) -> dict[str, np.ndarray]:
-        parameters = np.array([np.nan if value is None else value for value in self.parameters.values()])
+        parameters = np.array([value or 0.0 for value in self.parameters.values()])
         return {"coefficients": self.coefficients, "parameters": parameters, **vars(self.statistics)}
 
     def _restore(self, arrays: dict[str, np.ndarray]) -> None:
@@ -127,9 +127,9 @@ class Repeat(Model[RepeatSettings]):
             raise ValueError(f"{self.name}: an earlier version saved this fit without its half-life; fit it anew")
         self.coefficients, (half_life, smoothing, window) = arrays.pop("coefficients"), arrays.pop("parameters")
         self.parameters = {
-            "half_life": None if np.isnan(half_life) else float(half_life),
+            "half_life": float(half_life) or None,
             "smoothing": float(smoothing),
-            "window": None if np.isnan(window) else int(window),
+            "window": int(window) or None,
         }
         self.statistics = ReturnStatistics(**arrays)
 

@@ -35,7 +35,7 @@ SHORT = {
         ]
     },
     "graph_filter": {"vectors": 4},
-    "repeat_mixture": {"component": "slim"},
+    "repeat_mixture": {"component": "wmf"},
 }
 IMPERSONAL = {"popularity", "repeat"}  # the same list of new items for all
 SUMS_IN_PART = {"blend"}  # of some components alone
