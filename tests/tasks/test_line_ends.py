@@ -188,18 +188,13 @@ def of_next_events(home, validation_="auto", optional=(), seed=1, **settings):
     return split(home, SplitSettings(validation=validation_, **settings), "run", seed=seed, **chosen).digests
 
 
-def test_next_events_of_many_users_evaluates_those_drawn_by_the_seed(home, log_events):
+def test_next_events_of_many_users_evaluates_those_drawn_by_the_seed(home, log_events, monkeypatch):
     """They keep their targets and histories, and the models train on the edges of all users."""
     log_events(list(draw_days(120)))
-    items = 80
-    digests = [
-        of_next_events(home, "latest", seed=seed, **settings)
-        for seed, settings in (
-            (1, {}),
-            (1, {"max_ranked_pairs": 21 * items - 1}),
-            (2, {"max_evaluated_users": 20}),
-        )
-    ]
+    items, digests = 80, [of_next_events(home, "latest", seed=3)]
+    for seed, name, bound in ((1, "MAX_RANKED_PAIRS", 21 * 80 - 1), (2, "MAX_EVALUATED_USERS", 20)):
+        monkeypatch.setattr(f"oneclass.tasks.split.protocols.{name}", bound)
+        digests.append(of_next_events(home, "latest", seed=seed))
 
     def targets(split, part):
         rows, columns = split.parts[part].targets.nonzero()

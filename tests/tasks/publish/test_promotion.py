@@ -99,6 +99,12 @@ def check_unchanged(home, decision, words):
     return True
 
 
+@pytest.fixture
+def few_items(monkeypatch):
+    """Let lists have however few items."""
+    monkeypatch.setattr(gates, "MIN_COVERAGE_RATIO", 0.0)
+
+
 @pytest.mark.slow
 def test_the_same_configuration_is_promoted_again(home, digests):
     decision = run_night(home, "second", digests, limits=PublishSettings(top_n=5, margin=0))
@@ -106,6 +112,7 @@ def test_the_same_configuration_is_promoted_again(home, digests):
     assert home.published.resolve().name == "second"
 
 
+@pytest.mark.usefixtures("few_items")
 def test_a_worse_configuration_is_not_promoted_and_a_wide_margin_lets_it(home, digests):
     decision = run_night(home, "bad", digests, "popularity")
     assert check_unchanged(home, decision, "worse by more than publish.margin = 1 standard errors")
@@ -114,6 +121,7 @@ def test_a_worse_configuration_is_not_promoted_and_a_wide_margin_lets_it(home, d
     assert run_night(home, "next", digests, "popularity", wide).promoted
 
 
+@pytest.mark.usefixtures("few_items")
 def test_the_choice_between_the_champion_and_a_simpler_model_is_not_undone_by_the_margin(home, digests):
     fits = {model: fit_model(home, "second", digests, PROTOCOL, model) for model in SETTINGS}
     limits = PublishSettings(top_n=5)
@@ -153,6 +161,7 @@ def test_the_configuration_that_stands_is_assessed_on_newer_edges_in_place_of_a_
     assert promotion.assess_champion(tonight, own, PublishSettings()) is None
 
 
+@pytest.mark.usefixtures("few_items")
 def test_a_champion_that_reads_an_order_which_tonights_split_lacks_is_not_fitted(home, digests, caplog):
     settings = SplitSettings(held_out_share=0.25, order=True)
     ordered = split(home, settings, "x", protocols=[PROTOCOL], seed=1).digests
@@ -325,6 +334,7 @@ def test_a_home_of_an_earlier_version_gets_its_record_from_the_next_run(home, di
         assert connection.execute("from operations.publications").fetchall() == recorded
 
 
+@pytest.mark.usefixtures("few_items")
 @pytest.mark.slow
 @pytest.mark.parametrize("file", ["recommendations.parquet", "published.duckdb", "model/users.parquet"])
 def test_a_damaged_publication_gives_way_to_the_one_before(home, digests, file):
@@ -357,6 +367,7 @@ def read_contents(home):
 LISTS = "recommendations", "lists"
 
 
+@pytest.mark.usefixtures("few_items")
 def test_a_rollback_gives_identical_bytes_and_the_next_night_is_judged_against_them(home, digests):
     before = read_contents(home)
     lists = [query_rows(home, f"from published.{one} order by all") for one in LISTS]
