@@ -9,7 +9,6 @@ at it does not. Settings are the defaults. Prints nDCG@100 of new and of known i
 of the split with the standard error over users. For a small run: `--seeds 1`.
 """
 
-import argparse
 import logging
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from scipy.sparse import csr_matrix
 from scipy.special import expit
 
 import oneclass
-from benchmarks.common import build_matrix, print_head, print_row
+from benchmarks.common import build_matrix, parse_options, print_head, print_row
 
 OWN_VARIANCE, TRAITS, USERS, ITEMS, LOOKS = 0.3, 8, 2500, 1500, 60
 METRICS = ["ndcg@100_new_items", "ndcg@100"]
@@ -29,11 +28,8 @@ MODELS = (oneclass.Popularity, oneclass.WMF, oneclass.RandomGraph, oneclass.MRFD
 def draw_shop(seed: int) -> tuple[csr_matrix, pl.DataFrame]:
     """Draw items with attributes, traits that follow these, and the likes of what users look at."""
     random = np.random.default_rng(seed)
-    category, brand, price = (
-        random.integers(0, 25, ITEMS),
-        random.integers(0, 40, (ITEMS, 2)),
-        random.normal(size=ITEMS),
-    )
+    category, brand = random.integers(0, 25, ITEMS), random.integers(0, 40, (ITEMS, 2))
+    price = random.normal(size=ITEMS)
     explained = random.normal(size=(25, TRAITS))[category] + random.normal(size=(40, TRAITS))[brand].sum(axis=1)
     explained += np.outer(price, random.normal(size=TRAITS))
     explained = (explained - explained.mean(axis=0)) / explained.std(axis=0)
@@ -52,11 +48,8 @@ def load_films(folder: Path) -> tuple[csr_matrix, pl.DataFrame]:
     ratings = pl.read_csv(folder / "ratings.csv").filter(pl.col("rating") >= 4).select("userId", "movieId")
     # Ids follow age and popularity, by which ties must not be broken.
     ids = ratings.select("movieId").unique().sort("movieId").sample(fraction=1, shuffle=True, seed=0)
-    films = pl.read_csv(folder / "movies.csv").select(
-        "movieId",
-        pl.col("genres").str.split("|"),
-        year=pl.col("title").str.extract(r"\((\d{4})\)\s*$").cast(pl.Float64),
-    )
+    year = pl.col("title").str.extract(r"\((\d{4})\)\s*$").cast(pl.Float64)
+    films = pl.read_csv(folder / "movies.csv").select("movieId", pl.col("genres").str.split("|"), year=year)
     table = ids.with_row_index("item_id").join(films, on="movieId", how="left", maintain_order="left").drop("movieId")
     columns = ratings.join(ids.with_row_index("column"), on="movieId", how="left", maintain_order="left")["column"]
     users = np.unique(ratings["userId"].to_numpy(), return_inverse=True)[1]
@@ -65,12 +58,9 @@ def load_films(folder: Path) -> tuple[csr_matrix, pl.DataFrame]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--films", type=Path, metavar="FOLDER", help="folder of ml-latest-small")
-    parser.add_argument("--seeds", type=int, default=3, help="draws of the new items and held-out edges")
-    options = parser.parse_args()
+    options = parse_options(__doc__, films="", seeds=3)
     logging.disable(logging.WARNING)
-    likes, table = load_films(options.films) if options.films else draw_shop(1)
+    likes, table = load_films(Path(options.films)) if options.films else draw_shop(1)
     data = oneclass.Interactions.from_matrix(likes, items=table)
     models, seeds = [kind() for kind in MODELS], list(range(1, options.seeds + 1))
     found = oneclass.evaluate(models, data, protocol="cold_items", metrics=METRICS, seed=seeds)

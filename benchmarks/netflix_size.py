@@ -41,9 +41,8 @@ def write_first_night(home: Path, share: float) -> None:
 def write_second_night(home: Path, share: float) -> None:
     """Write a file with one per cent more lines into the landing folder."""
     generator, lines = np.random.default_rng(SEED), []
-    films, counts = np.unique(
-        generator.integers(1, ITEMS + 1, round(LINES_OF_SECOND_NIGHT * share)), return_counts=True
-    )
+    drawn = generator.integers(1, ITEMS + 1, round(LINES_OF_SECOND_NIGHT * share))
+    films, counts = np.unique(drawn, return_counts=True)
     for film, count in zip(films, counts, strict=True):
         users, stars = generator.integers(1, round(USERS * share) + 1, count), generator.integers(1, 6, count)
         days = SECOND_NIGHT_START + generator.integers(0, 7, count)
