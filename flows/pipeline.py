@@ -19,19 +19,18 @@ from oneclass.flows import run_hooks, signals
 from oneclass.flows.parameters import BackfillParameters, NightlyRetrainParameters, RunParameters, flow_with_parameters
 from oneclass.flows.prepare import check_run, notify_startup_failure, prepared_run
 from oneclass.flows.settings import ModelSettings, RunSettings, resolve_settings
-from oneclass.flows.train_and_publish import publish_run, train_models
+from oneclass.flows.train_and_publish import ModelRun
 from oneclass.tasks import capacity, cluster, leaderboard, memory_errors
 from oneclass.tasks.binarize.stage import binarize_task
 from oneclass.tasks.demo.story import make_demo
 from oneclass.tasks.diagnose import diagnose_task
 from oneclass.tasks.errors import InputError, ModelsFailed, OneclassError
-from oneclass.tasks.evaluate.stage import evaluate_task
 from oneclass.tasks.ingest import file_registry
 from oneclass.tasks.ingest.stage import ingest_task
 from oneclass.tasks.orchestration import artifacts, reconcile
 from oneclass.tasks.orchestration.notifications import send_notifications
 from oneclass.tasks.orchestration.progress import format_duration
-from oneclass.tasks.protocols import PROTOCOLS, choose_publish_protocol, find_validation_splits, list_splits
+from oneclass.tasks.protocols import PROTOCOLS, choose_publish_protocol, list_splits
 from oneclass.tasks.publish.stage import Published, run_after
 from oneclass.tasks.report import report_task
 from oneclass.tasks.settings import MAX_SEARCH_SECONDS
@@ -155,17 +154,18 @@ def run_pipeline(run: RunSettings, flow_name: str) -> Published:
         diagnose_task(run.home, run_id, run.seed)
         run = replace(run, models=_tune_settings(run, run_id, splits, executor))
         run = drop_models_far_behind(run, run_id, logs, len(splits.digests))
-        run, fits, failed = train_models(run, run_id, splits, executor)
-        failed |= _evaluate_protocols(run, run_id, splits, fits, executor)
-        published = publish_run(run, run_id, splits, fits, failed, executor)
+        models = ModelRun(run, run_id, splits, executor)
+        models.train_models()
+        models.evaluate_models()
+        published = models.publish()
         report_task(run.home, run_id)
         collect_garbage(run.home)
         duration = format_duration(time.perf_counter() - started)
         logger.info("%s: done in %s; report: %s", run.dataset.name, duration, published.report)
         if published.decision and not published.decision.promoted:
             logger.warning("%s: %s", run.dataset.name, published.decision.sentence)
-        if failed:
-            raise ModelsFailed(_partial_failure_message(failed, published))
+        if models.failed:
+            raise ModelsFailed(_partial_failure_message(models.failed, published))
     return published
 
 
@@ -233,29 +233,6 @@ def _tune_settings(
         seed=run.seed,
         executor=executor,
     )
-
-
-def _evaluate_protocols(
-    run: RunSettings, run_id: str, splits: Splits, fits: dict[str, dict[str, str]], executor: cluster.Executor
-) -> dict[str, str]:
-    """Evaluate the fits on every protocol's test part and return the models that failed, with their errors."""
-    failed: dict[str, str] = {}
-    for protocol in run.protocols:
-        if tested := list_splits(protocol, fits):
-            judged_on = dict.fromkeys([*tested, *find_validation_splits(protocol, fits)])
-            (digest, of_split), *further = [(splits.digests[name], fits[name]) for name in judged_on]
-            evaluated = evaluate_task(
-                run.home,
-                run_id,
-                protocol,
-                digest,
-                of_split,
-                executor,
-                further=further,
-                metrics=run.evaluate.metrics,
-            )
-            failed |= evaluated.failed
-    return failed
 
 
 def _partial_failure_message(failed: dict[str, str], published: Published) -> str:

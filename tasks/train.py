@@ -1,11 +1,12 @@
-"""Train: fit one model on one protocol's training edges and store the fit.
+"""Train: fit one model on the training edges of every protocol and store the fits.
 
 A stored fit is reused, so that an interrupted run continues where it stopped.
 """
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 
 import duckdb
@@ -20,12 +21,7 @@ from oneclass.models.registry import MODELS
 from oneclass.models.settings import ModelSettings
 from oneclass.tasks import memory_errors
 from oneclass.tasks.cluster import LOCAL, Executor, PendingCall
-from oneclass.tasks.errors import (
-    ClusterUnavailable,
-    InputError,
-    OneclassError,
-    ResourceExhausted,
-)
+from oneclass.tasks.errors import ClusterUnavailable, InputError, OneclassError, ResourceExhausted
 from oneclass.tasks.orchestration import progress
 from oneclass.tasks.orchestration.stage_task import stage_task
 from oneclass.tasks.protocols import is_fold
@@ -36,105 +32,63 @@ from oneclass.tasks.stores.resources import format_size
 
 logger = logging.getLogger(__name__)
 
-FIT_COLUMNS = ("run_id", "protocol", "model", "digest", "seconds", "peak_bytes", "saved_bytes")  # of `model_fits`
+FIT_COLUMNS = ("digest", "seconds", "peak_bytes", "saved_bytes")  # of `operations.model_fits`
 
 
-def train(
-    home: Home,
-    run_id: str,
-    *,
-    protocol: str,
-    matrices_digest: str,
-    model: str,
-    settings: ModelSettings,
-    seed: int,
-    warm: bool = False,
-    pending: PendingCall | None = None,
-) -> Fit:
-    """Fit `model` on the training edges of `protocol`, store it, and record it in `operations.model_fits`.
+@dataclass(frozen=True)
+class FitPlan:
+    """The fits of one model in a run.
+
+    Attributes:
+        settings: by the name of each split to fit on; a blend has weights of its own on each fold.
+        digests: of the splits' matrices, by name.
+        warm: whether to start at the fits of the latest run, if the model can.
+    """
+
+    model: str
+    settings: Mapping[str, ModelSettings]
+    digests: Mapping[str, str]
+    seed: int
+    warm: bool = False
+
+
+def submit_fits(home: Home, plan: FitPlan, executor: Executor = LOCAL) -> dict[str, PendingCall]:
+    """Submit the fits of a model and return the pending calls by split, for `train`.
+
+    This process makes two kinds of fits when their result is requested: those by blocks, which submit their blocks, and
+    those that start at an earlier fit, since only it reads the warehouse.
+    """
+    model, kind, pending = plan.model, MODELS[plan.model], dict[str, PendingCall]()
+    for split, settings in plan.settings.items():
+        digest = plan.digests[split]
+        previous = warm_start.find_latest_fit(home, split, model) if plan.warm and kind.is_iterative else None
+        cost = kind.estimate_cost(settings, LogSize.of(matrices.load_split(home, digest, parts=()).train))
+        call = load_or_fit, home, digest, model, settings, plan.seed
+        if previous or cost.sizes:
+            pending[split] = LOCAL.submit(*call, previous, executor)
+        else:
+            pending[split] = executor.submit(*call, label=f"{model}: train on {split}", memory=cost.bytes)
+    return pending
+
+
+def train(home: Home, run_id: str, model: str, pending: Mapping[str, PendingCall]) -> dict[str, Fit]:
+    """Wait for the fits of a model, by split, and record them in `operations.model_fits`.
 
     Args:
-        warm: start at the fit of the latest run, if the model can.
-        pending: the fit, if it was submitted (`submit_fit`).
+        pending: of `submit_fits`.
 
     Raises:
-        OneclassError: the model cannot be fitted on this matrix.
+        OneclassError: the model cannot be fitted on a matrix.
     """
-    if pending is not None:
-        fit = pending.result()
-    else:
-        previous = warm_start.find_latest_fit(home, protocol, model) if warm and MODELS[model].is_iterative else None
-        fit = load_or_fit(home, matrices_digest, model, settings, seed, previous)
-    _record_fits(home, run_id, {protocol: [fit]})
-    return fit
-
-
-def record_stored_fits(home: Home, run_id: str, stored: Mapping[str, Sequence[Fit]]) -> None:
-    """Record fits that are in the store, by protocol, under one check of their contract."""
-    _record_fits(home, run_id, stored)
-    for protocol, of_protocol in stored.items():
-        names = ", ".join(fit.model for fit in of_protocol)
-        logger.info("%s: fitted before on these edges with these settings, taken from the store: %s", protocol, names)
-
-
-def _record_fits(home: Home, run_id: str, recorded: Mapping[str, Sequence[Fit]]) -> None:
+    found: dict[str, Fit] = {split: call.result() for split, call in pending.items()}
+    rows = [(run_id, split, model, *(getattr(fit, name) for name in FIT_COLUMNS)) for split, fit in found.items()]
+    columns = ["run_id", "protocol", "model", *FIT_COLUMNS]
     with stages.run_stage(home, run_id, "train") as connection:
-        rows = [
-            (run_id, protocol, fit.model, fit.digest, fit.seconds, fit.peak_bytes, fit.saved_bytes)
-            for protocol, of_protocol in recorded.items()
-            for fit in of_protocol
-        ]
-        connection.execute(
-            "delete from operations.model_fits where run_id = ? and (protocol, model) in (select unnest(?), unnest(?))",
-            [run_id, [row[1] for row in rows], [row[2] for row in rows]],
-        )
-        warehouse.insert(connection, "operations.model_fits", pl.DataFrame(rows, list(FIT_COLUMNS), orient="row"))
-
-
-def take_stored_fits(
-    home: Home,
-    run_id: str,
-    digests: Mapping[str, str],
-    models: Mapping[str, Mapping[str, ModelSettings]],
-    seed: int,
-) -> dict[str, dict[str, str]]:
-    """Record the fits that are in the store, and return their digests by protocol and model.
-
-    Args:
-        digests: of the splits' matrices.
-        models: the settings by protocol and model.
-    """
-    found = {protocol: _find_stored_fits(home, digests[protocol], of, seed) for protocol, of in models.items()}
-    stored = {protocol: list(of_protocol.values()) for protocol, of_protocol in found.items() if of_protocol}
-    if stored:
-        record_stored_fits_task(home, run_id, stored)
-    return {protocol: {model: fit.digest for model, fit in of.items()} for protocol, of in found.items()}
-
-
-def _find_stored_fits(
-    home: Home, matrices_digest: str, models: Mapping[str, ModelSettings], seed: int
-) -> dict[str, Fit]:
-    keys = {model: fits.compute_fit_key(matrices_digest, model, of, seed) for model, of in models.items()}
-    return {model: fit for model, key in keys.items() if (fit := fits.find_fit(home, model, key))}
-
-
-def submit_fit(
-    executor: Executor,
-    home: Home,
-    *,
-    protocol: str,
-    matrices_digest: str,
-    model: str,
-    settings: ModelSettings,
-    seed: int,
-) -> PendingCall:
-    """Submit a fit; a fit by blocks runs here when its result is requested, and submits its blocks."""
-    matrix = matrices.load_split(home, matrices_digest, parts=()).train
-    cost = MODELS[model].estimate_cost(settings, LogSize.of(matrix))
-    if cost.sizes:
-        return LOCAL.submit(load_or_fit, home, matrices_digest, model, settings, seed, None, executor)
-    label = f"{model}: train on {protocol}"
-    return executor.submit(load_or_fit, home, matrices_digest, model, settings, seed, label=label, memory=cost.bytes)
+        replaced = "delete from operations.model_fits where run_id = ? and model = ? and protocol in ?"
+        connection.execute(replaced, [run_id, model, list(found)])
+        warehouse.insert(connection, "operations.model_fits", pl.DataFrame(rows, columns, orient="row"))
+    logger.info("%s: fits on %s", model, ", ".join(f"{split} ({fit.seconds:.1f} s)" for split, fit in found.items()))
+    return found
 
 
 def load_or_fit(
@@ -157,46 +111,38 @@ def load_or_fit(
     """
     key = fits.compute_fit_key(matrices_digest, model, settings, seed)
     digest = fits.warm_fit_digest(key, previous)
+    if fit := fits.find_fit(home, model, digest):
+        logger.info("%s: fitted before on these edges with these settings, taken from the store: %s", model, digest)
+        return fit
     split = matrices.load_split(home, matrices_digest)
     what = f"{model} ({split.protocol})"
-    fit = fits.find_fit(home, model, digest)
-    if fit:
-        logger.info("%s was fitted before on these edges with these settings, taken from the store", what)
-    else:
-        if settings.reads_explicit_negatives and split.explicit_negatives is None:
-            logger.warning("%s: the log tells of nothing that users considered and did not like", what)
-        estimator = MODELS[model](settings, seed=seed, threads=home.limits.threads)
-        sizes = [f"{number:,}" for number in (*split.train.shape, split.train.nnz)]
-        logger.info("%s: fitting %s users x %s items, %s edges", what, *sizes)
-        with progress.report_progress(what) as report:
-            options = FitOptions(
-                start=warm_start.build_start(home, estimator, previous, split) if previous else None,
-                validation=find_validation_users(split),
-                explicit_negatives=split.explicit_negatives,
-                item_features=split.item_features,
-                checkpoints=fits.checkpoint_folder(home, model, digest),
-                on_epoch=_report_epochs(report),
-                load_component=partial(_load_component, home, matrices_digest, seed),
-                workers=_with_block_memory(what, estimator, split.train, workers),
-                rows=partial(matrices.load_rows, home.absolute(), matrices_digest),
-                scratch=home.absolute().spill,
-            )
-            with memory_errors.guard_model_memory(f"train: {what}", _estimate_memory(estimator, split.train, workers)):
-                interactions = split.histories if settings.reads_times else split.train
-                seconds, peak_bytes = _run_fit(estimator, interactions, options)
-                if derived := _derived_settings(estimator):
-                    logger.info("%s: set from the log: %s", what, ", ".join(derived))
-                fit = fits.store_fit(
-                    home,
-                    estimator,
-                    digest,
-                    key=key,
-                    matrices=matrices_digest,
-                    seconds=seconds,
-                    peak_bytes=peak_bytes,
-                )
-    cost = f"{fit.seconds:.1f} s, peak memory {fit.peak_bytes / 1e6:.0f} MB, {fit.saved_bytes / 1e6:.1f} MB saved"
-    logger.info("%s: fitted in %s", what, cost)
+    if settings.reads_explicit_negatives and split.explicit_negatives is None:
+        logger.warning("%s: the log tells of nothing that users considered and did not like", what)
+    estimator = MODELS[model](settings, seed=seed, threads=home.limits.threads)
+    sizes = [f"{number:,}" for number in (*split.train.shape, split.train.nnz)]
+    logger.info("%s: fitting %s users x %s items, %s edges", what, *sizes)
+    with progress.report_progress(what) as report:
+        options = FitOptions(
+            start=warm_start.build_start(home, estimator, previous, split) if previous else None,
+            validation=find_validation_users(split),
+            explicit_negatives=split.explicit_negatives,
+            item_features=split.item_features,
+            checkpoints=fits.checkpoint_folder(home, model, digest),
+            on_epoch=_report_epochs(report),
+            load_component=partial(_load_component, home, matrices_digest, seed),
+            workers=_with_block_memory(what, estimator, split.train, workers),
+            rows=partial(matrices.load_rows, home.absolute(), matrices_digest),
+            scratch=home.absolute().spill,
+        )
+        with memory_errors.guard_model_memory(f"train: {what}", _estimate_memory(estimator, split.train, workers)):
+            interactions = split.histories if settings.reads_times else split.train
+            seconds, peak_bytes = _run_fit(estimator, interactions, options)
+            if derived := _derived_settings(estimator):
+                logger.info("%s: set from the log: %s", what, ", ".join(derived))
+            cost = {"seconds": seconds, "peak_bytes": peak_bytes}
+            fit = fits.store_fit(home, estimator, digest, key=key, matrices=matrices_digest, **cost)
+    used = f"{seconds:.1f} s, peak memory {peak_bytes / 1e6:.0f} MB, {fit.saved_bytes / 1e6:.1f} MB saved"
+    logger.info("%s: fitted in %s", what, used)
     return fit
 
 
@@ -293,5 +239,4 @@ def _report_epochs(report: progress.ProgressCallback) -> Callable[[Epoch], None]
     return on_epoch
 
 
-train_task = stage_task(train, "train {model} on {protocol}")
-record_stored_fits_task = stage_task(record_stored_fits, "take stored fits", stage="train")
+train_task = stage_task(train, "train-{model}")

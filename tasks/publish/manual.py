@@ -19,7 +19,7 @@ from oneclass.tasks.publish.stage import Published, publish, run_after
 from oneclass.tasks.split.stage import store_all_edges
 from oneclass.tasks.stores import publications, runs, warehouse
 from oneclass.tasks.stores.home import Home
-from oneclass.tasks.train import train
+from oneclass.tasks.train import FitPlan, submit_fits, train
 
 MAX_LISTED_DECISIONS = 10
 
@@ -84,7 +84,8 @@ def promote_model(home: Home, run_id: str, model: str) -> Published:
     likes = LikeSelection(BinarizeSettings.from_saved(of_run.get("binarize", {})), since, until)
     matrices = store_all_edges(home, order=settings.reads_order, timed=likes if settings.reads_times else None)
     seed = of_run["seed"]
-    fit = train(home, run_id, protocol=ALL_EDGES, matrices_digest=matrices, model=model, settings=settings, seed=seed)
+    plan = FitPlan(model, {ALL_EDGES: settings}, {ALL_EDGES: matrices}, seed)
+    fit = train(home, run_id, model, submit_fits(home, plan))[ALL_EDGES]
     publishing = _load_publish_settings(home)
     declared = datasets.load_dataset(home.dataset, home.root, with_logs=True).declared_rules
     seen, score = of_run.get("seen_items", "exclude"), of_model["score"] or MODELS[model].score_names[0]

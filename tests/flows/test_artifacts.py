@@ -175,21 +175,13 @@ def test_a_stage_is_submitted_with_options_of_its_own(two_runs, monkeypatch, fai
 
     @flow
     def night():
-        return (
-            train.train_task.with_options(retries=1, retry_delay_seconds=0, tags=["again"])
-            .submit(
-                two_runs,
-                latest,
-                protocol="leave_one_out",
-                matrices_digest=fits.find_fit(two_runs, "mrf_dense", digest).matrices,
-                model="mrf_dense",
-                settings=MODELS["mrf_dense"].Settings(l2=900.0),
-                seed=0,
-            )
-            .result()
-        )
+        matrices = {"leave_one_out": fits.find_fit(two_runs, "mrf_dense", digest).matrices}
+        settings = {"leave_one_out": MODELS["mrf_dense"].Settings(l2=900.0)}
+        pending = train.submit_fits(two_runs, train.FitPlan("mrf_dense", settings, matrices, seed=0))
+        task = train.train_task.with_options(retries=1, retry_delay_seconds=0, tags=["again"])
+        return task.submit(two_runs, latest, "mrf_dense", pending).result()
 
-    assert night().digest == digest and len(tried) == 1 + failures
+    assert night()["leave_one_out"].digest == digest and len(tried) == 1 + failures
 
 
 def test_a_server_that_is_away_ends_no_run(two_runs, caplog, monkeypatch):

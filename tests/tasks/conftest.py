@@ -22,7 +22,7 @@ from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import warehouse
 from oneclass.tasks.stores.home import Home, Limits
-from oneclass.tasks.train import train
+from oneclass.tasks.train import FitPlan, submit_fits, train
 from tests.conftest import home_in, two_tastes
 from tests.report_rows import RUN, fill_tables
 
@@ -55,11 +55,10 @@ def split_once(tmp_path_factory):
     return home, digests[ALL_EDGES]
 
 
-def train_model(home, digest, model, settings=None, *, protocol=ALL_EDGES, run_id="run", seed=0, **more):
+def train_model(home, digest, model, settings=None, *, protocol=ALL_EDGES, run_id="run", seed=0, warm=False):
     """Fit a model on a stored matrix as a run does, by default with its default settings."""
-    settings = settings or MODELS[model].Settings()
-    given = {"matrices_digest": digest, "model": model, "settings": settings, "seed": seed}
-    return train(home, run_id, protocol=protocol, **given, **more)
+    plan = FitPlan(model, {protocol: settings or MODELS[model].Settings()}, {protocol: digest}, seed, warm)
+    return train(home, run_id, model, submit_fits(home, plan))[protocol]
 
 
 def publish_fit(home, run_id, settings, *fit, assessment=None, declared=NO_RULES, **of_lists):

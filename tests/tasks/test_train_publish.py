@@ -26,7 +26,7 @@ from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import fits, matrices, runs, warehouse
-from oneclass.tasks.train import load_or_fit, take_stored_fits
+from oneclass.tasks.train import FitPlan, load_or_fit, submit_fits, train
 from tests.conftest import home_in, query_rows, two_tastes
 from tests.tasks.conftest import publish_fit, train_model
 
@@ -89,19 +89,16 @@ def test_a_fit_made_before_is_taken_from_the_store(home, digests):
     assert query_rows(home, "select count(*) from operations.model_fits") == [(2,)]
 
 
-@pytest.mark.slow
-def test_stored_fits_are_recorded_at_once(home, digests):
-    fit = fit_model(home, digests)
-    popularity = fit_model(home, digests, model="popularity")
-    wanted = {name: MODELS[name].Settings() for name in ("slim", "popularity", "mrf_dense")}
-    models = {PROTOCOL: wanted, "elsewhere": wanted}
-    of_digests = digests | {"elsewhere": "another matrix"}
-    assert take_stored_fits(home, "next", of_digests, models, seed=1) == {PROTOCOL: {}, "elsewhere": {}}
-    stored = {"popularity": popularity.digest, "mrf_dense": fit.digest}
-    taken = take_stored_fits(home, "next", of_digests, models, seed=0)
-    assert taken == {PROTOCOL: stored, "elsewhere": {}}
-    recorded = query_rows(home, "select protocol, model, digest from operations.model_fits where run_id = 'next'")
-    assert sorted(recorded) == sorted((PROTOCOL, *fit) for fit in stored.items())
+def test_the_fits_of_a_model_on_all_splits_are_recorded_at_once(home, digests, caplog):
+    caplog.set_level("INFO", logger="oneclass")
+    fit, settings = fit_model(home, digests), MODELS["mrf_dense"].Settings()
+    plan = FitPlan("mrf_dense", {PROTOCOL: settings, ALL_EDGES: settings}, digests, seed=0)
+    fitted = train(home, "next", "mrf_dense", submit_fits(home, plan))
+    assert list(fitted) == [PROTOCOL, ALL_EDGES] and fitted[PROTOCOL] == fit != fitted[ALL_EDGES]
+    assert f"taken from the store: {fit.digest}" in caplog.text
+    assert f"mrf_dense: fits on {PROTOCOL} ({fit.seconds:.1f} s), {ALL_EDGES} (" in caplog.text
+    recorded = query_rows(home, "select protocol, digest from operations.model_fits where run_id = 'next'")
+    assert sorted(recorded) == sorted((split, of_split.digest) for split, of_split in fitted.items())
 
 
 def test_a_half_written_fit_is_made_again(home, digests):

@@ -16,8 +16,8 @@ from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import warehouse
 from oneclass.tasks.stores.home import Home
-from oneclass.tasks.train import train
 from tests.conftest import home_in, two_tastes
+from tests.tasks.conftest import train_model
 
 pytestmark = pytest.mark.slow
 
@@ -87,8 +87,8 @@ def evaluate_fits(home, digests, name, models=("popularity", "random_graph"), **
     fitted = {}
     for model in models:
         chosen = MODELS[model].Settings(**SHORT[model] | settings.get(model, {}))
-        arguments = {"protocol": "leave_one_out", "matrices_digest": digests["leave_one_out"], "model": model}
-        fitted[model] = train(home, name, **arguments, settings=chosen, seed=0).digest
+        given = {"protocol": "leave_one_out", "run_id": name}
+        fitted[model] = train_model(home, digests["leave_one_out"], model, chosen, **given).digest
     return evaluate(home, name, "leave_one_out", digests["leave_one_out"], fitted)
 
 

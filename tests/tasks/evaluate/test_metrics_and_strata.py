@@ -25,8 +25,8 @@ from oneclass.tasks.metric_registry import choose_metrics
 from oneclass.tasks.protocols import list_splits
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import split
-from oneclass.tasks.train import train
 from tests.conftest import home_in, query_rows
+from tests.tasks.conftest import train_model
 from tests.typed import read_page
 
 USERS, ITEMS = 150, 70
@@ -115,9 +115,9 @@ def fit_splits(home, protocol, run_id, settings=None, models=("popularity",)):
     digests = split(home, SplitSettings(**settings or {}), run_id, protocols=[protocol], seed=0).digests
     fitted = []
     for name in list_splits(protocol, digests):
-        common = {"protocol": name, "matrices_digest": digests[name], "seed": 0}
+        common = {"protocol": name, "run_id": run_id}
         fits = {
-            model: train(home, run_id, model=model, settings=ESTIMATORS[model].settings, **common).digest
+            model: train_model(home, digests[name], model, ESTIMATORS[model].settings, **common).digest
             for model in models
         }
         fitted.append((digests[name], fits))

@@ -22,7 +22,6 @@ from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import fits, matrices, runs, warehouse
 from oneclass.tasks.stores.matrices import Part
 from oneclass.tasks.stores.warm_start import build_start
-from oneclass.tasks.train import train
 from tests.conftest import home_in, query_rows, two_tastes
 from tests.tasks.conftest import train_model
 
@@ -189,7 +188,7 @@ def test_a_hundredth_of_the_targets_may_have_been_trained_on(home, caplog, leake
     two_tastes(home)
     binarize(home, BinarizeSettings(), "run")
     digest = split(home, SplitSettings(), "run", protocols=["leave_one_out"], seed=1).digests[ALL_EDGES]
-    fit = train(home, "run", protocol=ALL_EDGES, matrices_digest=digest, model="wmf", settings=WMF_SETTINGS, seed=0)
+    fit = train_model(home, digest, "wmf", WMF_SETTINGS)
     before = matrices.load_split(home, digest)
     known = before.train.toarray() > 0
     trained, unknown = np.argwhere(known)[:leaked], np.argwhere(~known)[: 300 - leaked]
