@@ -25,7 +25,7 @@ from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
 from oneclass.tasks.ingest.stage import ingest
 from oneclass.tasks.split.settings import SplitSettings
-from oneclass.tasks.split.stage import split
+from oneclass.tasks.split.stage import SplitPlan, split
 from oneclass.tasks.stores.home import Home, Limits
 
 DATASET, RUN, PROTOCOLS = "ml-20m", "run", ("strong_generalization", "leave_one_out")
@@ -85,7 +85,7 @@ def main() -> None:
         binarize(home, BinarizeSettings(threshold=4 - next(numbers) / 1000), RUN)
 
     def run_split(home: Home) -> None:
-        split(home, SplitSettings(held_out_share=0.1), RUN, protocols=PROTOCOLS, seed=next(numbers))
+        split(home, RUN, SplitPlan(SplitSettings(held_out_share=0.1), PROTOCOLS, seed=next(numbers)))
 
     with tempfile.TemporaryDirectory() as name, duckdb.connect(f"{name}/bare.duckdb") as connection:
         connection.execute(f"set threads = {options.threads}")

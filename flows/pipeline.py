@@ -22,6 +22,7 @@ from oneclass.flows.settings import ModelSettings, RunSettings, resolve_settings
 from oneclass.flows.train_and_publish import ModelRun
 from oneclass.tasks import capacity, cluster, leaderboard, memory_errors
 from oneclass.tasks.binarize.stage import binarize_task
+from oneclass.tasks.binarize.weights import LikeSelection
 from oneclass.tasks.demo.story import make_demo
 from oneclass.tasks.diagnose import diagnose_task
 from oneclass.tasks.errors import InputError, ModelsFailed, OneclassError
@@ -34,45 +35,29 @@ from oneclass.tasks.protocols import PROTOCOLS, choose_publish_protocol, list_sp
 from oneclass.tasks.publish.stage import Published, run_after
 from oneclass.tasks.report import report_task
 from oneclass.tasks.settings import MAX_SEARCH_SECONDS
-from oneclass.tasks.split.stage import Splits, split_task
+from oneclass.tasks.split.stage import SplitPlan, Splits, split_task
 from oneclass.tasks.stores import runs
 from oneclass.tasks.stores.fits import collect_garbage
 from oneclass.tasks.tuning import auto
 
 STAGES = """
-1. **ingest** reads the logs: files that were read before are skipped, lines that cannot be read are kept as rejects.
+1. **ingest** reads new files; lines that cannot be read are kept as rejects.
 2. **binarize** decides what counts as a like, and who is active enough to stay.
-3. **split** holds out users, and one like of every user, for the tests.
-4. **diagnose** counts how many likes users and items have.
-5. **tune** searches the settings of models that have none for this data set; on most nights there is nothing to do.
-6. **train** fits each model on what is not held out.
-7. **evaluate** ranks all items for the test users.
-8. **publish** fits the best model on everything, and swaps the published tables if nothing speaks against it.
+3. **split** holds out users, and one like of every user, for the tests; **diagnose** counts likes.
+4. **tune** searches the settings of models that have none for this data set; most nights have nothing to search.
+5. **train-MODEL** fits one model on what each test leaves; **blend** weighs the models and comes last.
+6. **evaluate** ranks all items for the test users.
+7. **train-MODEL** fits the best model on everything, and **publish** swaps the tables if nothing speaks against it.
 
-A contract closes each stage: where it is broken the run stops, and what was published before stays.
+A contract closes each stage: if it is broken, the run stops, and what was published before stays. The artifact
+`summary` says what is published and why, `contracts` which rules do not hold. The report,
+`<home>/<dataset>/report/index.html`, has all of it with figures.
 """
-
-LOOK = """
-The artifacts of a run say what came of it:
-
-- `summary`: what is published and why, what a person should look at, and the models side by side
-- `contracts`: for each stage, the tables with the number of rules that hold, and in words those that do not
-
-The report, `<home>/<dataset>/report/index.html`, has all of it with figures, on one page.
-"""
-
-BACKFILL = f"""
-From raw logs to published tables: from what users like to what else each of them may like.
-{STAGES}{LOOK}"""
-
 NIGHTLY = f"""
 Retrains one data set on everything so far, the new files of `<home>/<dataset>/landing/` included.
-Publishes for each user what they may like.
 {STAGES}
 One night at a time works on a data set: a run that meets another, or comes after its work was done, ends as cancelled.
-A night with nothing new redoes nothing.
-{LOOK}"""
-
+"""
 
 logger = logging.getLogger(__name__)
 signals.report_errors_once()
@@ -85,7 +70,7 @@ def format_run_name() -> str:
     return f"{flow_run.parameters['dataset']} {flow_run.parameters.get('until') or date.today()} {flow_run.id[-8:]}"
 
 
-@flow(name="backfill", description=BACKFILL, flow_run_name=format_run_name)
+@flow(name="backfill", description=STAGES, flow_run_name=format_run_name)
 @flow_with_parameters(BackfillParameters)
 def backfill(given: BackfillParameters) -> Published:
     """Turn raw logs into published tables."""
@@ -97,8 +82,7 @@ def backfill(given: BackfillParameters) -> Published:
 def nightly_retrain(given: NightlyRetrainParameters) -> Published | State:
     """Retrain on all events, including the new files of the landing folder, and publish.
 
-    One run at a time works on a data set, across all deployments: the data set's lock guarantees it and is released
-    when a process dies. A run that is late, or finds the lock taken, ends as cancelled.
+    A run that is late, or finds the data set locked by another run, ends as cancelled.
     """
     run = prepared_run() or _resolve_settings(given)
     if why := _reason_to_skip(run):
@@ -136,14 +120,12 @@ def _reason_to_skip(run: RunSettings) -> str | None:
 
 def run_pipeline(run: RunSettings, flow_name: str) -> Published:
     """Run every stage in order. Stages exchange names and digests, never data."""
-    run_id = reconcile.current_run_id()
-    started = time.perf_counter()
-    plan = f"{len(run.models)} models ({', '.join(run.models)}) under {' and '.join(run.protocols)}"
-    resources = f"{run.home.limits.threads} threads, in {run.home.folder}"
-    logger.info("%s: %s; seed %d, %s", run.dataset.name, plan, run.seed, resources)
+    run_id, started, name = reconcile.current_run_id(), time.perf_counter(), run.dataset.name
+    plan = f"{len(run.models)} models ({', '.join(run.models)}) under {' and '.join(run.protocols)}; seed {run.seed}"
+    logger.info("%s: %s, %d threads, in %s", name, plan, run.home.limits.threads, run.home.folder)
     with contextlib.ExitStack() as stack:
         stack.enter_context(run_hooks.notify_on_end(run, run_id, flow_name))
-        stack.enter_context(memory_errors.memory_errors(f"{run.dataset.name}: {flow_name}"))
+        stack.enter_context(memory_errors.memory_errors(f"{name}: {flow_name}"))
         if run is not prepared_run():
             check_run(run)
         stack.enter_context(run_context(run, run_id, flow_name))
@@ -153,17 +135,17 @@ def run_pipeline(run: RunSettings, flow_name: str) -> Published:
         run = fit_to_machine(drop_optional_models(run, splits), run_id, logs, executor)
         diagnose_task(run.home, run_id, run.seed)
         run = replace(run, models=_tune_settings(run, run_id, splits, executor))
-        run = drop_models_far_behind(run, run_id, logs, len(splits.digests))
-        models = ModelRun(run, run_id, splits, executor)
+        models = ModelRun(drop_models_far_behind(run, run_id, logs, len(splits.digests)), run_id, splits, executor)
         models.train_models()
         models.evaluate_models()
         published = models.publish()
         report_task(run.home, run_id)
         collect_garbage(run.home)
-        duration = format_duration(time.perf_counter() - started)
-        logger.info("%s: done in %s; report: %s", run.dataset.name, duration, published.report)
+        logger.info(
+            "%s: done in %s; report: %s", name, format_duration(time.perf_counter() - started), published.report
+        )
         if published.decision and not published.decision.promoted:
-            logger.warning("%s: %s", run.dataset.name, published.decision.sentence)
+            logger.warning("%s: %s", name, published.decision.sentence)
         if models.failed:
             raise ModelsFailed(_partial_failure_message(models.failed, published))
     return published
@@ -180,10 +162,7 @@ def drop_optional_models(run: RunSettings, splits: Splits) -> RunSettings:
 def fit_to_machine(
     run: RunSettings, run_id: str, logs: Sequence[capacity.LogSize], executor: cluster.Executor
 ) -> RunSettings:
-    """Leave out the default models that are too large for the machine.
-
-    Args:
-        logs: the sizes of the run's training matrices.
+    """Leave out the default models whose fit on one of the training matrices `logs` is too large for the machine.
 
     Raises:
         InputError: the user named a model that is too large, or `publish.model` is one.
@@ -202,12 +181,7 @@ def fit_to_machine(
 
 
 def drop_models_far_behind(run: RunSettings, run_id: str, logs: Sequence[capacity.LogSize], fits: int) -> RunSettings:
-    """Leave out default models that their search shows far behind, where all fits of the run take long.
-
-    Args:
-        logs: as in `fit_to_machine`.
-        fits: how many fits of each model the run makes.
-    """
+    """Leave out default models that their search shows far behind, if the run's `fits` of each model take long."""
     if run.are_named:
         return run
     candidates = [name for name in run.models if name != run.publish.model]
@@ -220,16 +194,15 @@ def _tune_settings(
 ) -> dict[str, ModelSettings]:
     """Return the settings of each model, searched where the data set has none."""
     judged_by = choose_publish_protocol(run.publish.protocol, splits.digests)
+    share, day = run.train.search_share, run.until or date.today()
+    tuned = list(run.dataset.models)
     return auto.tune_task(
         run.home,
         run_id,
         protocol=judged_by or next((name for name in PROTOCOLS if list_splits(name, splits.digests)), None),
         digests=splits.digests,
         models=run.models,
-        request=auto.SearchRequest(
-            run.train.tune, run.given, list(run.dataset.models), run.train.search_share, MAX_SEARCH_SECONDS
-        ),
-        day=run.until or date.today(),
+        request=auto.SearchRequest(run.train.tune, run.given, tuned, share, MAX_SEARCH_SECONDS, day),
         seed=run.seed,
         executor=executor,
     )
@@ -267,64 +240,42 @@ def build_splits(run: RunSettings, run_id: str) -> Splits:
     if run.rebuild:
         file_ids = file_registry.find_file_ids(run.home, run.split_files or ())
     else:
-        file_ids = _ingest_logs(run, run_id)
+        sources = make_demo(run.home, run.demo, run.seed) if run.is_demo else list(run.split_files or run.sources)
+        replaces = run.is_demo or run.replace
+        logs = ingest_task(run.home, run.dataset, sources, run_id, run.ingest, replace=replaces)
+        file_ids = tuple(one.file_id for one in logs)
+    if run.split_files and not len(file_ids) == len(set(file_ids)) == 2:
+        raise InputError("--split-files: TRAIN and TEST must be two different logs, one file each.")
     binarize_task(run.home, run.binarize, run_id, since=run.since, until=run.until)
-    splits = split_task(
-        run.home,
+    plan = SplitPlan(
         run.split,
-        run_id,
-        protocols=run.protocols,
-        seed=run.seed,
+        run.protocols,
+        run.seed,
+        LikeSelection(run.binarize, run.since, run.until),
         optional=run.optional_protocols,
         seen=run.publish.seen,
         ids_are_numbers=run.dataset.id_order == "number",
-        given_files=_split_train_and_test(file_ids) if run.split_files else None,
-        likes=run.binarize,
-        since=run.since,
-        until=run.until,
+        given_files=(file_ids[:1], file_ids[1:]) if run.split_files else None,
         times=run.times,
     )
-    return splits
-
-
-def _ingest_logs(run: RunSettings, run_id: str) -> tuple[int, ...]:
-    sources = list(run.split_files or run.sources)
-    if run.is_demo:
-        sources = make_demo(run.home, run.demo, run.seed)
-    replace = run.is_demo or run.replace
-    logs = ingest_task(run.home, run.dataset, sources, run_id, run.ingest, replace=replace)
-    return tuple(one.file_id for one in logs)
+    return split_task(run.home, run_id, plan)
 
 
 def _pin_modules() -> None:
     """Keep the package's modules alive until the process ends, by a reference from the flow that runs.
 
-    At exit Python clears the modules that are still alive. It cannot clear a module that is already gone, although some
-    of its functions may survive: Prefect's event loops run until the end and keep the flow run's context, hence the
-    flow, the functions that it calls and the types in their annotations. DuckDB's binding then reports its own types
-    among them as leaked, in a page on stderr.
+    Prefect's event loops keep the flow and its functions until the process ends. If Python has removed their modules by
+    then, DuckDB's binding reports the types in their annotations as leaked, in a page on stderr.
     """
     if (run := FlowRunContext.get()) and run.flow:
-        vars(run.flow)["modules"] = [
-            module for name, module in sys.modules.items() if name.partition(".")[0] == "oneclass"
-        ]
-
-
-def _split_train_and_test(file_ids: tuple[int, ...]) -> tuple[tuple[int], tuple[int]]:
-    if len(file_ids) != 2 or len(set(file_ids)) != 2:
-        raise InputError("--split-files: TRAIN and TEST must be two different logs, one file each.")
-    train, test = file_ids
-    return (train,), (test,)
+        modules = [module for name, module in sys.modules.items() if name.partition(".")[0] == "oneclass"]
+        vars(run.flow)["modules"] = modules
 
 
 def format_result(published: Published) -> str:
     """Format the final output of a command: the leaderboard and the paths of the tables and the report."""
-    lines = [
-        leaderboard.format_plain(published.table),
-        "",
-        f"Tables: {published.folder}",
-        f"Report: {published.report}",
-    ]
+    paths = f"Tables: {published.folder}", f"Report: {published.report}"
+    lines = [leaderboard.format_plain(published.table), "", *paths]
     if published.decision and not published.decision.promoted:
         lines.append(f"Warning: {published.decision.sentence}")
     return "\n".join(lines)

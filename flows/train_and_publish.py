@@ -25,7 +25,7 @@ from oneclass.tasks.protocols import (
 from oneclass.tasks.publish import gates, promotion
 from oneclass.tasks.publish.calibrate import calibrate_like
 from oneclass.tasks.publish.choice import choose_companion, choose_model
-from oneclass.tasks.publish.plan import PublicationPlan, specify_recommendations
+from oneclass.tasks.publish.plan import PublicationPlan, RecommendationSpec, specify_recommendations
 from oneclass.tasks.publish.stage import Published, publish_task
 from oneclass.tasks.recommend.companion import has_like
 from oneclass.tasks.recommend.like_calibration import UNCALIBRATED, Calibrations
@@ -106,14 +106,9 @@ class ModelRun:
             self.fits.setdefault(split, {})[model] = fit.digest
         return True
 
-    def _train_on_all_edges(self, model: str, settings: ModelSettings, *, is_needed: bool) -> bool:
-        return self._train(model, self._submit_fits(model, {ALL_EDGES: settings}), is_needed=is_needed)
-
     def _find_weighing_protocol(self, split: str) -> str | None:
-        """Return the protocol by whose validation part the blend of a split is weighed.
-
-        It is the one that chooses what is published; but tables on users never seen have a blend that such users
-        weighed.
+        """Return the protocol by whose validation part the blend of a split is weighed: the one that chooses what is
+        published, but for tables on users never seen one of such users.
         """
         digests = self.splits.digests
         if find_protocol(split) in UNSEEN_USERS_SPLITS and list_splits("strong_generalization", digests):
@@ -140,8 +135,10 @@ class ModelRun:
         )
 
     def _list_fitted(self, splits: list[str]) -> list[FittedSplit]:
-        """Return the digests of some splits with the digests of the fits on each."""
-        return [(self.splits.digests[name], self.fits[name]) for name in splits]
+        """Return the digests of some splits with the digests of the fits on each, of models that did not fail."""
+        digests, failed = self.splits.digests, self.failed
+        fits = {name: {model: fit for model, fit in self.fits[name].items() if model not in failed} for name in splits}
+        return [(digests[name], fits[name]) for name in splits]
 
     def evaluate_models(self) -> None:
         """Evaluate the fits on the test part of every protocol."""
@@ -149,12 +146,8 @@ class ModelRun:
         for protocol in run.protocols:
             if tested := list_splits(protocol, self.fits):
                 judged_on = list(dict.fromkeys([*tested, *find_validation_splits(protocol, self.fits)]))
-                (digest, fits), *further = self._list_fitted(judged_on)
-                arguments = run.home, self.run_id, protocol, digest, fits, self.executor
-                self.failed |= evaluate_task(*arguments, further=further, metrics=run.evaluate.metrics).failed
-        for model in self.failed:
-            for fits in self.fits.values():
-                fits.pop(model, None)
+                arguments = run.home, self.run_id, protocol, self._list_fitted(judged_on), self.executor
+                self.failed |= evaluate_task(*arguments, metrics=run.evaluate.metrics).failed
 
     def publish(self) -> Published:
         """Choose a model on validation, compare it with the champion, fit it on every edge and publish its lists.
@@ -187,15 +180,13 @@ class ModelRun:
         )
         assessment = promotion.assess_challenger(night, choice, run.publish)
         if run.rebuild:
-            note = "made anew from the remaining events"
-            assessment = promotion.Assessment(assessment.challenger, None, note=note)
+            assessment = promotion.Assessment(assessment.challenger, None, note="made anew from the remaining events")
         published = self._publish_assessed(night, assessment)
         decision = published.decision
-        if decision is not None and not decision.promoted:
-            instead = promotion.assess_champion(night, decision, run.publish)
-            if instead is not None:
-                published = self._publish_assessed(night, instead)
-        return published
+        if decision is None or decision.promoted:
+            return published
+        instead = promotion.assess_champion(night, decision, run.publish)
+        return self._publish_assessed(night, instead) if instead else published
 
     def _publish_assessed(self, night: promotion.Night, assessment: promotion.Assessment) -> Published:
         """Fit the assessed configuration on every edge and publish it, unless the assessment keeps what stands."""
@@ -204,20 +195,21 @@ class ModelRun:
             model, settings = challenger.model, challenger.load_settings()
             # The companion comes first, since a blend of which it is a component takes its fit.
             companion = self._train_companion(model, night.protocol)
-            if self._train_on_all_edges(model, settings, is_needed=assessment.champion is None):
+            pending = self._submit_fits(model, {ALL_EDGES: settings})
+            if self._train(model, pending, is_needed=assessment.champion is None):
                 fits = self.fits[ALL_EDGES]
                 is_of_run = companion is not None or settings == run.models.get(model)
-                lists = specify_recommendations(
-                    run.publish,
+                lists = RecommendationSpec(
                     model,
                     challenger.score,
                     fits[model],
                     self.splits.digests[ALL_EDGES],
-                    seen_items=self.splits.seen_items.included,
+                    run.publish.top_n,
+                    exclude_seen=not self.splits.seen_items.included,
                     companion=(companion, fits[companion]) if companion else None,
                     calibrations=self._calibrate(companion or model, night) if is_of_run else UNCALIBRATED,
-                    seed=run.seed,
                 )
+                lists = specify_recommendations(run.publish, lists, seed=run.seed)
             else:
                 fault = f"{model} could not be fitted on every edge: {self.failed[model]}"
                 assessment = assessment.with_objections(fault)
@@ -226,16 +218,15 @@ class ModelRun:
         return publish_task(run.home, self.run_id, plan, self.executor)
 
     def _train_companion(self, published: str, protocol: str | None) -> str | None:
-        """Fit the companion of the published model on every edge and return its name.
-
-        Returns:
-            None if there is none, or its fit fails; lists are published all the same.
+        """Fit the companion of the published model on every edge and return its name; None without one, or if it
+        fails.
         """
         run, candidates = self.run, [model for model in self.run.models if model not in self.failed]
         companion = choose_companion(run.home, self.run_id, run.publish, published, candidates, protocol)
         if companion is None or companion in self.failed:
             return None
-        return companion if self._train_on_all_edges(companion, run.models[companion], is_needed=False) else None
+        is_fitted = self._train(companion, self._submit_fits(companion, {ALL_EDGES: run.models[companion]}))
+        return companion if is_fitted else None
 
     def _calibrate(self, model: str, night: promotion.Night) -> Calibrations:
         """Calibrate the `like` of the published lists, by the run's fits that validation users judged."""

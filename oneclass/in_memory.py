@@ -34,7 +34,7 @@ from oneclass.tasks.metric_registry import ChosenMetrics
 from oneclass.tasks.protocols import find_validation_splits, list_splits
 from oneclass.tasks.split.features import Features
 from oneclass.tasks.split.settings import SplitSettings
-from oneclass.tasks.split.stage import SplitArguments, rewrite_splits
+from oneclass.tasks.split.stage import SplitPlan, rewrite_splits
 from oneclass.tasks.stores.matrices import SplitMatrices
 from oneclass.tasks.train import find_validation_users
 from oneclass.tasks.tuning.search import Search, suggest_trial
@@ -74,7 +74,7 @@ def split_in_memory(
 
     Args:
         protocol: `given` for a `Split`.
-        more: further arguments of the split, as of `SplitArguments`.
+        more: further fields of the `SplitPlan`.
 
     Raises:
         ValueError: the interactions are too few for the protocol, or lack what it needs.
@@ -104,8 +104,8 @@ def split_in_memory(
         )
         features = Features(encode_attributes(tables[0].items, items))
         given = ([1], [2]) if isinstance(data, Split) else None
-        arguments = SplitArguments([protocol], seed, LikeSelection(likes, None, None), given_files=given, **more)
-        rewrite_splits(connection, settings, arguments, keep, features)
+        plan = SplitPlan(settings, [protocol], seed, LikeSelection(likes), given_files=given, **more)
+        rewrite_splits(connection, plan, keep, features)
     if not (tested := list_splits(protocol, kept)):
         raise ValueError(f"{protocol}: no edge is left to train on; the interactions are too few for this protocol")
     validated = find_validation_splits(protocol, kept)

@@ -139,8 +139,9 @@ def load_or_fit(
             seconds, peak_bytes = _run_fit(estimator, interactions, options)
             if derived := _derived_settings(estimator):
                 logger.info("%s: set from the log: %s", what, ", ".join(derived))
-            cost = {"seconds": seconds, "peak_bytes": peak_bytes}
-            fit = fits.store_fit(home, estimator, digest, key=key, matrices=matrices_digest, **cost)
+            fit = fits.store_fit(
+                home, estimator, digest, key=key, matrices=matrices_digest, seconds=seconds, peak_bytes=peak_bytes
+            )
     used = f"{seconds:.1f} s, peak memory {peak_bytes / 1e6:.0f} MB, {fit.saved_bytes / 1e6:.1f} MB saved"
     logger.info("%s: fitted in %s", what, used)
     return fit
@@ -187,14 +188,7 @@ def is_model_error(error: BaseException) -> bool:
 
     Wrong arguments, damaged files, exhausted resources and errors of the warehouse or the cluster concern all.
     """
-    concerns_all = (
-        InputError,
-        ClusterUnavailable,
-        ResourceExhausted,
-        checksums.DamagedFile,
-        OSError,
-        duckdb.Error,
-    )
+    concerns_all = (InputError, ClusterUnavailable, ResourceExhausted, checksums.DamagedFile, OSError, duckdb.Error)
     return isinstance(error, Exception) and not isinstance(error, concerns_all)
 
 

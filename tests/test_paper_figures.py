@@ -11,7 +11,7 @@ from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
 from oneclass.tasks.evaluate.stage import evaluate
 from oneclass.tasks.split.settings import SplitSettings
-from oneclass.tasks.split.stage import split
+from oneclass.tasks.split.stage import SplitPlan, split
 from oneclass.tasks.stores import matrices, runs
 from tests.conftest import home_in, two_tastes
 from tests.tasks.conftest import train_model
@@ -50,14 +50,14 @@ def test_the_papers_figures_are_drawn_from_a_run_and_its_refits(tmp_path, monkey
     two_tastes(home)
     with runs.record_run(home, "run", "backfill", {"seed": 3, "models": SMALL}):
         binarize(home, BinarizeSettings(), "run")
-        digests = split(home, SplitSettings(held_out_share=0.2), "run", protocols=protocols, seed=1).digests
+        digests = split(home, "run", SplitPlan(SplitSettings(held_out_share=0.2), protocols, seed=1)).digests
         for protocol in protocols:
             fits = {
                 name: train_model(home, digests[protocol], name, MODELS[name].Settings(**SMALL[name]),
                                   protocol=protocol, run_id="run").digest
                 for name in ("popularity", "paired_symbols")
             }  # fmt: skip
-            evaluate(home, "run", protocol, digests[protocol], fits)
+            evaluate(home, "run", protocol, [(digests[protocol], fits)])
     for name, value in {"TABLE_1": ("mrf_dense",), "FACTORS": (2, 3), "HELD_SIZES": (50, 100)}.items():
         monkeypatch.setattr(paper_figures, name, value)
     out = tmp_path / "figures"

@@ -26,9 +26,9 @@ def create_weighted_events(
 class LikeSelection(NamedTuple):
     """The settings by which `binarize` selected likes, and the period that they are of."""
 
-    likes: BinarizeSettings
-    since: date | None
-    until: date | None
+    likes: BinarizeSettings = BinarizeSettings.model_validate({})
+    since: date | None = None
+    until: date | None = None
 
 
 def select_like_events(connection: duckdb.DuckDBPyConnection, selection: LikeSelection) -> tuple[str, dict[str, Any]]:

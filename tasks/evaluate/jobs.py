@@ -56,36 +56,41 @@ class PendingEvaluation(NamedTuple):
     results: Iterator[EvalBatch]
 
 
+class EvaluatedFit(NamedTuple):
+    """A stored fit to evaluate.
+
+    Attributes:
+        matrices, digest: of the split that it was fitted on, and its own.
+        further: names of further metrics at any k, of the test part.
+    """
+
+    matrices: str
+    model: str
+    digest: str
+    further: Sequence[str] = ()
+
+
 def submit_evaluation(
-    executor: Executor,
-    home: Home,
-    matrices_digest: str,
-    split: SplitMatrices,
-    name: str,
-    digest: str,
-    truth: GroundTruth | None,
-    further: Sequence[str],
+    executor: Executor, home: Home, fitted: EvaluatedFit, split: SplitMatrices, truth: GroundTruth | None
 ) -> PendingEvaluation:
     """Submit one model's evaluation on the test part, and its ranking of the validation part if it has users with a
     target.
 
     Args:
-        split: the split with that digest; its parts may lack the histories.
-        name, digest: of the fit.
+        split: that of the fit; its parts may lack the histories.
         truth: of the rows of `train`, if known.
-        further: names of further metrics at any k, of the test part.
     """
-    kind, fit = MODELS[name], fits.find_fit(home, name, digest, checked=False)
+    kind, fit = MODELS[fitted.model], fits.find_fit(home, fitted.model, fitted.digest, checked=False)
     items, scores = split.train.shape[1], len(kind.score_names)
     at_once, _ = _batch_size(kind, split)
     parts, calls, memory = [], [], []
     for part, first, end in _iterate_batches(kind, split):
         rows = split.parts[part].rows
         batch_truth = truth.of_users(rows[first:end]) if truth and part == "test" and rows is not None else None
-        calls.append((matrices_digest, name, digest, part, first, end, batch_truth, further))
+        calls.append((fitted, part, first, end, batch_truth))
         parts.append((part, end - first))
         memory.append(scoring_bytes(min(end - first, at_once), items, scores, fit.saved_bytes if fit else 0))
-    label, serial = f"{name}: evaluate on {split.protocol}", is_serial(items, at_once)
+    label, serial = f"{fitted.model}: evaluate on {split.protocol}", is_serial(items, at_once)
     return PendingEvaluation(
         parts, imap(executor, evaluate_batch, home, calls, label=label, memory=memory, serial=serial)
     )
@@ -151,29 +156,20 @@ def gather_batches(name: str, pending: PendingEvaluation) -> dict[str, list[Eval
 
 
 def evaluate_batch(
-    home: Home,
-    matrices_digest: str,
-    name: str,
-    digest: str,
-    part: str,
-    first: int,
-    end: int,
-    truth: GroundTruth | None,
-    further: Sequence[str],
+    home: Home, fitted: EvaluatedFit, part: str, first: int, end: int, truth: GroundTruth | None
 ) -> EvalBatch:
     """Evaluate one stored model for the users [first, end) of a part.
 
     Args:
         truth: of these users, if known.
-        further: names of further metrics at any k, of the test part.
 
     Raises:
         OneclassError: a user's items cannot be ranked, or memory is short.
     """
-    with memory_errors.guard_model_memory(f"evaluate: {name}"):
-        split = load_cached_split(home, matrices_digest)
-        model, negative_distribution = _load_model_and_distribution(home, matrices_digest, name, digest)
-        batch = _rank_users(model, split, part, first, end, further)
+    with memory_errors.guard_model_memory(f"evaluate: {fitted.model}"):
+        split = load_cached_split(home, fitted.matrices)
+        model, negative_distribution = _load_model_and_distribution(home, fitted)
+        batch = _rank_users(model, split, part, first, end, fitted.further)
         if part != "test":
             return batch
         users, whole, sample, pairs = split.users_of(part, first, end), split.parts[part], None, None
@@ -213,11 +209,9 @@ def load_cached_split(home: Home, digest: str) -> SplitMatrices:
 
 
 @lru_cache_last
-def _load_model_and_distribution(
-    home: Home, matrices_digest: str, name: str, digest: str
-) -> tuple[Model, NegativeDistribution | None]:
+def _load_model_and_distribution(home: Home, fitted: EvaluatedFit) -> tuple[Model, NegativeDistribution | None]:
     """Load a model and, on leave_one_out, the distribution of its negatives, cached between calls."""
-    model, split = fits.load_fit(home, name, digest), load_cached_split(home, matrices_digest)
+    model, split = fits.load_fit(home, fitted.model, fitted.digest), load_cached_split(home, fitted.matrices)
     distribution = model.negative_distribution() if split.protocol == "leave_one_out" else None
     return model, distribution and distribution.with_statistics(split.train)
 

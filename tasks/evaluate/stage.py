@@ -14,7 +14,6 @@ import numpy as np
 
 from oneclass.models.evaluation import metrics
 from oneclass.models.evaluation.beyond_accuracy import Exposure
-from oneclass.models.generator.density_ratio import GroundTruth
 from oneclass.models.numerics.validation import count_item_degrees
 from oneclass.tasks import leaderboard
 from oneclass.tasks.cluster import LOCAL, Executor
@@ -60,17 +59,15 @@ def evaluate(
     home: Home,
     run_id: str,
     protocol: str,
-    matrices_digest: str,
-    fit_digests: dict[str, str],
+    judged: Sequence[FittedSplit],
     executor: Executor = LOCAL,
     *,
-    further: Sequence[FittedSplit] = (),
     metrics: Sequence[str] = (),
 ) -> Evaluated:
     """Rewrite this run's rows of the `evaluation` tables for one protocol.
 
     `metrics` has every metric of the test part, and `validation_ndcg@100` if there is a validation part; `comparisons`
-    every pair of ranked lists by these, once, in the order of `fit_digests`; `beyond_accuracy` the properties of the
+    every pair of ranked lists by these, once, in the order of the fits; `beyond_accuracy` the properties of the
     test users' top recommendations. Of folds, each is over the users of all, and the catalogue is what any of them
     trains on. On leave_one_out, `ranks_by_degree` and `ranks_by_both_degrees` have the strict
     ranks by training degrees, `like_by_degree` and `calibration` the models' `like`. `considered` has the evaluation of
@@ -82,10 +79,8 @@ def evaluate(
     named in a warning (`tasks.leaderboard.add_weaknesses`).
 
     Args:
-        matrices_digest: the protocol's split in the matrix store.
-        fit_digests: digest of each fitted model, by the model's name.
+        judged: the protocol's split, or its folds, with their fits; then the split that has its validation part.
         executor: runs the batches of users.
-        further: the other splits of the protocol with their fits: that with its validation part, or the other folds.
         metrics: of `EvaluateSettings`: further metrics of users.
 
     Raises:
@@ -93,7 +88,7 @@ def evaluate(
         OneclassError: no model can be evaluated; the error of the last one.
         ContractBroken: a rule over the tables was broken; they are unchanged.
     """
-    judged, chosen = [(matrices_digest, fit_digests), *further], choose_metrics(metrics)
+    chosen = choose_metrics(metrics)
     open_cache = partial(cache.open_cache, home=home, protocol=protocol, judged=judged, metrics=chosen.digest)
     with warehouse.open_warehouse(home) as connection:  # for writing: it migrates an older warehouse
         earlier = cache.find_earlier(connection, open_cache(connection), protocol)
@@ -142,10 +137,13 @@ def _evaluate_models(
     truth = calibration.load_truth(home, splits[0]) if splits[0].protocol == "leave_one_out" else None
 
     def submit(name: str) -> list[jobs.PendingEvaluation]:
-        return [
-            _submit(executor, home, digest, split, name, fits[name], truth, chosen, ids)
-            for (digest, fits), split in zip(judged, splits, strict=True)
+        fitted = [jobs.EvaluatedFit(digest, name, fits[name], chosen.by_rank) for digest, fits in judged]
+        pending = [
+            jobs.submit_evaluation(executor, home, fit, split, truth) for fit, split in zip(fitted, splits, strict=True)
         ]
+        if not chosen.own:
+            return pending
+        return [of._replace(results=own_metrics.add_own_metrics(of, chosen.own, ids)) for of in pending]
 
     names = [name for name in judged[0][1] if all(name in fits for _, fits in judged)]
     found = evaluate_lists(splits, names, submit)
@@ -204,24 +202,6 @@ def evaluate_lists(
     if found.explicit_feedback and (baseline := explicit_negatives.evaluate_popularity_baseline(tested)):
         found.explicit_feedback.append(baseline)
     return found
-
-
-def _submit(
-    executor: Executor,
-    home: Home,
-    matrices_digest: str,
-    split: SplitMatrices,
-    name: str,
-    digest: str,
-    truth: GroundTruth | None,
-    chosen: ChosenMetrics,
-    ids: IdsByIndex,
-) -> jobs.PendingEvaluation:
-    """Submit one model's evaluation on a split; metrics of one's own are computed here as its batches are gathered."""
-    pending = jobs.submit_evaluation(executor, home, matrices_digest, split, name, digest, truth, chosen.by_rank)
-    if not chosen.own:
-        return pending
-    return pending._replace(results=own_metrics.add_own_metrics(pending, chosen.own, ids))
 
 
 @dataclass(frozen=True)

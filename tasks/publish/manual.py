@@ -13,7 +13,7 @@ from oneclass.tasks.errors import InputError
 from oneclass.tasks.promotion_log import BY_HAND
 from oneclass.tasks.protocols import ALL_EDGES, VALIDATION_METRIC
 from oneclass.tasks.publish import gates, promotion
-from oneclass.tasks.publish.plan import PublicationPlan, specify_recommendations
+from oneclass.tasks.publish.plan import PublicationPlan, RecommendationSpec, specify_recommendations
 from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.publish.stage import Published, publish, run_after
 from oneclass.tasks.split.stage import store_all_edges
@@ -103,11 +103,10 @@ def promote_model(home: Home, run_id: str, model: str) -> Published:
         ),
     )
     note = f"{BY_HAND}{model} of run {evaluated}"
+    lists = RecommendationSpec(model, score, fit.digest, matrices, publishing.top_n, exclude_seen=seen != "include")
     plan = PublicationPlan(
         settings=publishing,
-        lists=specify_recommendations(
-            publishing, model, score, fit.digest, matrices, seen_items=seen == "include", seed=seed
-        ),
+        lists=specify_recommendations(publishing, lists, seed=seed),
         assessment=promotion.Assessment(challenger, promotion.load_champion(home), note=note, manual=True),
         declared=declared,
         evaluated=evaluated,

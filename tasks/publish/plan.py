@@ -64,25 +64,15 @@ class PublicationPlan:
 
 
 def specify_recommendations(
-    settings: PublishSettings,
-    model: str,
-    score: str,
-    digest: str,
-    matrices_digest: str,
-    *,
-    seen_items: bool = False,
-    companion: tuple[str, str] | None = None,
-    calibrations: Calibrations = UNCALIBRATED,
-    seed: int = 0,
+    settings: PublishSettings, lists: RecommendationSpec, *, seed: int = 0
 ) -> RecommendationSpec:
-    """Return what the recommendations of a fitted model are made of; the seed draws lists that explore."""
-    if companion is None and has_like(model):
-        companion = model, digest
-    exploration = None
-    if settings.explore != "off" and companion is None:
+    """Add how lists explore, by draws with this seed, and the model as its own companion if it has a like."""
+    if lists.companion is None and has_like(lists.model):
+        lists = lists._replace(companion=(lists.model, lists.digest))
+    if settings.explore == "off":
+        return lists
+    if lists.companion is None:
         logger.warning("publish.explore = %s: no list explores, since no model of the run has a like", settings.explore)
-    elif settings.explore != "off":
-        night = (datetime.now(UTC).date() - date(1970, 1, 1)).days
-        exploration = Exploration(EXPLORED_SHARE, night, seed)
-    fit = model, score, digest, matrices_digest
-    return RecommendationSpec(*fit, settings.top_n, not seen_items, companion, calibrations, exploration)
+        return lists
+    night = (datetime.now(UTC).date() - date(1970, 1, 1)).days
+    return lists._replace(exploration=Exploration(EXPLORED_SHARE, night, seed))

@@ -4,7 +4,6 @@ import functools
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -18,7 +17,7 @@ from oneclass.tasks.recommend import ranking
 from oneclass.tasks.recommend.companion import Companion, has_like
 from oneclass.tasks.recommend.like_calibration import Calibrations
 from oneclass.tasks.recommend.ranking import RankedItems
-from oneclass.tasks.recommend.rules import PublishedRules
+from oneclass.tasks.recommend.rules import ListRequest, PublishedRules
 from oneclass.tasks.recommend.vocabulary import ItemVocabulary, check_ids, normalize_id
 from oneclass.tasks.stores import published_model
 from oneclass.tasks.stores.home import Home
@@ -187,12 +186,12 @@ class Recommender:
             histories = self._histories[rows]
         blocks = []
         self.rules.check_request(placement, where)
-        n = _check_count(self.rules.count_items(placement) if n is None else n)
+        n, request = _check_count(self.rules.count_items(placement) if n is None else n), ListRequest(placement, where)
         for start in range(0, max(len(names), 1), USERS_PER_BLOCK):  # at least once, for a frame without rows
             block = slice(start, start + USERS_PER_BLOCK)
             block_rows = None if rows is None else rows[block]
             ids = names[block]
-            ranked = self._rank(histories[block], n, block_rows, seen, user_ids=ids, placement=placement, where=where)
+            ranked = self._rank(histories[block], n, block_rows, seen, request, user_ids=ids)
             blocks.append(ranking.user_frame(ranked, ids, self.names))
         return pl.concat(blocks)
 
@@ -369,14 +368,22 @@ class Recommender:
             self.names.warn_unknown(within, "within", above=2)
             columns = self.names.column_indices(within, "within")
         excluded = None if without is None else self.names.column_indices(without, "without")
-        choice = {"placement": placement, "where": where, "within": columns, "without": excluded}
-        return ranking.item_frame(self._rank(history, n, row, seen, **choice), self.names)
+        request = ListRequest(placement, where, columns, excluded)
+        return ranking.item_frame(self._rank(history, n, row, seen, request), self.names)
 
     def _rank(
-        self, histories: csr_matrix, n: int, rows: np.ndarray | None, seen: SeenChoice | None, **choice: Any
+        self,
+        histories: csr_matrix,
+        n: int,
+        rows: np.ndarray | None,
+        seen: SeenChoice | None,
+        request: ListRequest,
+        user_ids: pl.Series | None = None,
     ) -> RankedItems:
-        """Rank for each history the n best items that the rules allow; `choice` is that of `PublishedRules.select`."""
-        selection = self.rules.select(histories, n, rows=rows, exclude_seen=self._excludes_seen(seen), **choice)
+        """Rank for each history the n best items that the rules and the request allow."""
+        selection = self.rules.select(
+            histories, n, request, rows=rows, user_ids=user_ids, exclude_seen=self._excludes_seen(seen)
+        )
         return ranking.rank_items(
             self.fitted,
             self.score,

@@ -1,6 +1,7 @@
 """Apply the rules of a publication, and the filters of a request, to users who ask."""
 
 import functools
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -18,6 +19,23 @@ MAX_FILTER_CHARACTERS = 1000
 CACHED_FILTERS = 256
 CACHED_SELECTORS = 64
 CACHED_STRANGERS = 1024  # by the length of the history
+
+
+class ListRequest(NamedTuple):
+    """What a request asks of its list.
+
+    Attributes:
+        where: a condition on the items.
+        within, without: columns to choose among, and columns to leave out.
+    """
+
+    placement: str | None = None
+    where: str | None = None
+    within: np.ndarray | None = None
+    without: np.ndarray | None = None
+
+
+NO_REQUEST = ListRequest()
 
 
 class PublishedRules:
@@ -73,13 +91,10 @@ class PublishedRules:
         self,
         histories: csr_matrix,
         n: int,
+        request: ListRequest = NO_REQUEST,
         *,
         rows: np.ndarray | None,
         user_ids: pl.Series | None = None,
-        placement: str | None = None,
-        where: str | None = None,
-        within: np.ndarray | None = None,
-        without: np.ndarray | None = None,
         exclude_seen: bool = True,
     ) -> Selection:
         """Return how users get their lists.
@@ -88,8 +103,8 @@ class PublishedRules:
             rows: of the users in the publication; None for histories that are given. Their items' times are unknown, so
                 `again_after_days` keeps all of them from the list.
             user_ids: of given histories, if they have any.
-            within, without: columns to choose among, and columns to leave out.
         """
+        placement, where, within, without = request
         self.check_request(placement, where)
         if rows is None:
             exclude_seen = exclude_seen or self.declared.rules.again_after_days is not None

@@ -14,24 +14,16 @@ import numpy as np
 
 from oneclass import sql
 from oneclass.tasks.attributes import load_version
-from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import TABLES
 from oneclass.tasks.binarize.weights import LikeSelection
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.orchestration.stage_task import stage_task
 from oneclass.tasks.protocols import ALL_EDGES, PROTOCOLS
 from oneclass.tasks.split import explicit_negatives, protocols, strong_generalization
-from oneclass.tasks.split import protocols as draws  # an argument of `split` has the same name
 from oneclass.tasks.split.features import Features, add_new_items
 from oneclass.tasks.split.matrix import load_csr, store_roles
 from oneclass.tasks.split.matrix_writer import MatrixWriter
-from oneclass.tasks.split.protocols import (
-    SeenItems,
-    SeenSetting,
-    choose_seen_items,
-    find_cut_day,
-    record_choice,
-)
+from oneclass.tasks.split.protocols import SeenItems, SeenSetting, choose_seen_items, find_cut_day, record_choice
 from oneclass.tasks.split.settings import KeepTimes, SplitSettings
 from oneclass.tasks.stores import matrices, stages, warehouse
 from oneclass.tasks.stores.home import Home
@@ -41,7 +33,6 @@ from oneclass.tasks.stores.warehouse import query, select, table_digest
 
 logger = logging.getLogger(__name__)
 
-FOLDS = 5  # of strong_generalization in a small log
 MIN_USERS = 100  # users with validation edges, below which next_events has none by time and is no default
 
 
@@ -59,64 +50,66 @@ class Splits:
     seen_items: SeenItems = field(default_factory=SeenItems)
 
 
-def split(
-    home: Home,
-    settings: SplitSettings,
-    run_id: str,
-    *,
-    protocols: Sequence[str],
-    seed: int,
-    optional: Sequence[str] = (),
-    seen: SeenSetting = "auto",
-    ids_are_numbers: bool = True,
-    given_files: tuple[Sequence[int], Sequence[int]] | None = None,
-    likes: BinarizeSettings | None = None,
-    since: date | None = None,
-    until: date | None = None,
-    times: KeepTimes = False,
-) -> Splits:
-    """Rewrite the protocols' tables of `indexed` and store the matrices; tables of other protocols are emptied.
+@dataclass(frozen=True)
+class SplitPlan:
+    """What to split, and how.
 
-    Tables and matrices stay if the edges, settings and seed are unchanged and the matrices are undamaged.
-
-    Args:
+    Attributes:
         protocols: some of `PROTOCOLS`.
         seed: of the hashes; liang2018 uses its published one.
+        likes: how `binarize` selected likes, for the counts and weights of `next_events`.
         optional: those of `protocols` that are left out where the log does not allow them: `next_events`, unless
             MIN_USERS users return by its validation edges.
         seen: `publish.seen`; the choice is recorded with the run's settings.
         ids_are_numbers: whether liang2018 sorts users numerically or as text.
         given_files: `file_id`s of the train and of the test files, for `given`.
-        likes, since, until: by which `binarize` selected likes, for the counts and weights of `next_events`.
         times: whether the matrices have how many days before the end of training each event of an edge was, for a
             model that reads times; `auto`: where lists include seen items.
+        folds: of strong_generalization in a small log.
+    """
+
+    settings: SplitSettings
+    protocols: Sequence[str]
+    seed: int
+    likes: LikeSelection = field(default_factory=LikeSelection)
+    optional: Sequence[str] = ()
+    seen: SeenSetting = "auto"
+    ids_are_numbers: bool = True
+    given_files: tuple[Sequence[int], Sequence[int]] | None = None
+    times: KeepTimes = False
+    folds: int = 5
+
+
+def split(home: Home, run_id: str, plan: SplitPlan) -> Splits:
+    """Rewrite the protocols' tables of `indexed` and store the matrices; tables of other protocols are emptied.
+
+    Tables and matrices stay if the edges, settings and seed are unchanged and the matrices are undamaged.
 
     Raises:
         InputError: liang2018 with too few users for `split.held_out_users`, next_events of logs without times, or
             `split.validation = latest` of a given split without an order.
     """
-    train_files, test_files = (",".join(map(str, ids)) for ids in given_files or ((), ()))
-    selection = LikeSelection(likes or BinarizeSettings.model_validate({}), since, until)
-    arguments = SplitArguments(protocols, seed, selection, optional, seen, ids_are_numbers, given_files, times)
+    train_files, test_files = (",".join(map(str, ids)) for ids in plan.given_files or ((), ()))
     parameters = {
-        **settings.model_dump(),
-        "max_evaluated_users": draws.MAX_EVALUATED_USERS,
+        **plan.settings.model_dump(),
+        "max_evaluated_users": protocols.MAX_EVALUATED_USERS,
         "next_from": None,
-        "times": times,
-        "seed": seed,
-        "seen": seen,
-        **{one: one in protocols for one in PROTOCOLS},
-        "optional": ",".join(optional),
+        "times": plan.times,
+        "folds": plan.folds,
+        "seed": plan.seed,
+        "seen": plan.seen,
+        **{one: one in plan.protocols for one in PROTOCOLS},
+        "optional": ",".join(plan.optional),
         "train_files": train_files,
         "test_files": test_files,
     }
     with stages.run_stage(home, run_id, "split", parameters) as connection:
-        cache = _open_cache(connection, settings, arguments, parameters)
+        cache = _open_cache(connection, plan, parameters)
         result = cache.lookup()
         if not result or not all(matrices.has_split(home, digest) for digest in result["digests"].values()):
             with ThreadPoolExecutor(1) as writer:
                 result = rewrite_splits(
-                    connection, settings, arguments, lambda split: writer.submit(matrices.store_split, home, split)
+                    connection, plan, lambda split: writer.submit(matrices.store_split, home, split)
                 )
             cache.store(result)
         parameters |= result["drawn"]
@@ -128,55 +121,34 @@ def split(
     return Splits(result["digests"], seen_items)
 
 
-@dataclass(frozen=True)
-class SplitArguments:
-    """The arguments of `split` except the settings."""
-
-    protocols: Sequence[str]
-    seed: int
-    selection: LikeSelection
-    optional: Sequence[str] = ()
-    seen: SeenSetting = "auto"
-    ids_are_numbers: bool = True
-    given_files: tuple[Sequence[int], Sequence[int]] | None = None
-    times: KeepTimes = False
-    folds: int = FOLDS
-
-
-def _open_cache(
-    connection: duckdb.DuckDBPyConnection,
-    settings: SplitSettings,
-    arguments: SplitArguments,
-    parameters: dict[str, Any],
-) -> StageCache:
+def _open_cache(connection: duckdb.DuckDBPyConnection, plan: SplitPlan, parameters: dict[str, Any]) -> StageCache:
     """Return the cache entry of the protocols' tables for these parameters and what they are made from."""
-    by_time, is_given = "next_events" in arguments.protocols, "given" in arguments.protocols
+    by_time, is_given = "next_events" in plan.protocols, "given" in plan.protocols
     tables = [*TABLES]
-    if by_time or is_given or arguments.times:  # next_events reads counts, and given its parts, from the logs
+    if by_time or is_given or plan.times:  # next_events reads counts, and given its parts, from the logs
         tables.append("raw.events")
-    if by_time or is_given or settings.order:
+    if by_time or is_given or plan.settings.order:
         tables.append("raw.places")
     # The kinds of the columns may change without a cell.
     attributes = {side: found for side in ("item", "user") if (found := load_version(connection, side))}
     if attributes:
         tables.append("raw.attributes")
         parameters = {**parameters, "attributes": attributes}
-    likes, since, until = arguments.selection
-    like_values = {**likes.model_dump(), "since": since, "until": until} if by_time or arguments.times else {}
+    likes, since, until = plan.likes
+    like_values = {**likes.model_dump(), "since": since, "until": until} if by_time or plan.times else {}
     return StageCache(
         connection,
         "split",
         [Path(__file__).parent],
         reads="; ".join(table_digest(connection, table) for table in tables),
-        parameters={**parameters, "ids_are_numbers": arguments.ids_are_numbers, **like_values},
+        parameters={**parameters, "ids_are_numbers": plan.ids_are_numbers, **like_values},
         tables=[*(f"indexed.{protocol}" for protocol in PROTOCOLS), "indexed.new_items", "diagnostics.leakage"],
     )
 
 
 def rewrite_splits(
     connection: duckdb.DuckDBPyConnection,
-    settings: SplitSettings,
-    arguments: SplitArguments,
+    plan: SplitPlan,
     write: Callable[[SplitMatrices], Future[str]],
     features: Features | None = None,
 ) -> dict[str, dict[str, Any]]:
@@ -189,10 +161,11 @@ def rewrite_splits(
         digests of the matrices; the parameters of the draws for the contract; the log message on each
         protocol's validation edges; and whether seen items are included.
     """
+    settings, seed = plan.settings, plan.seed
     cut_day = find_cut_day(connection)
-    seen_items = choose_seen_items(connection, arguments.seen, cut_day)
-    keeps_times = seen_items.included if arguments.times == "auto" else arguments.times
-    timed = arguments.selection if keeps_times else None
+    seen_items = choose_seen_items(connection, plan.seen, cut_day)
+    keeps_times = seen_items.included if plan.times == "auto" else plan.times
+    timed = plan.likes if keeps_times else None
     connection.execute("delete from indexed.new_items")
     connection.execute(sql.statement("split/new_items"))
     matrix_writer = MatrixWriter(connection, write, order=settings.order, timed=timed, features=features)
@@ -200,47 +173,41 @@ def rewrite_splits(
     messages: dict[str, str] = {}
     for protocol in PROTOCOLS:
         connection.execute(f"delete from indexed.{protocol}")
-    if "strong_generalization" in arguments.protocols:
+    if "strong_generalization" in plan.protocols:
         drawn |= {"fold_count": 0, "held_out_share": protocols.limit_share(connection, settings)}
         limited = settings.model_copy(update={"held_out_share": drawn["held_out_share"]})
-        splits = strong_generalization.make_splits(
-            connection, limited, arguments.seed, arguments.ids_are_numbers, arguments.folds
-        )
+        splits = strong_generalization.make_splits(connection, limited, seed, plan.ids_are_numbers, plan.folds)
         for split_matrices in splits:
-            matrix_writer.store(explicit_negatives.add_explicit_negatives(connection, split_matrices, arguments.seed))
+            matrix_writer.store(explicit_negatives.add_explicit_negatives(connection, split_matrices, seed))
             drawn["fold_count"] += 1
     warehouse.drop_temporary(connection)
-    everything = _build_all_edges(connection) if set(arguments.protocols) != {"given"} else None
+    everything = _build_all_edges(connection) if set(plan.protocols) != {"given"} else None
     if everything:  # no draws, since nothing is held out
         edges = explicit_negatives.add_explicit_negatives(connection, everything, seed=0)
         matrix_writer.store(add_new_items(connection, edges))
         warehouse.drop_temporary(connection)
-    if "leave_one_out" in arguments.protocols:
+    if "leave_one_out" in plan.protocols:
         assert everything is not None  # only a run of `given` alone leaves it out
         drawn["max_evaluated_users"] = protocols.limit_users(everything.train.shape[1])
-        split_matrices = protocols.make_leave_one_out(
-            connection, everything, arguments.seed, drawn["max_evaluated_users"]
-        )
-        matrix_writer.store(explicit_negatives.add_explicit_negatives(connection, split_matrices, arguments.seed))
+        split_matrices = protocols.make_leave_one_out(connection, everything, seed, drawn["max_evaluated_users"])
+        matrix_writer.store(explicit_negatives.add_explicit_negatives(connection, split_matrices, seed))
         warehouse.drop_temporary(connection)
-    if "cold_items" in arguments.protocols:
+    if "cold_items" in plan.protocols:
         assert everything is not None  # as above
         matrix_writer.require_item_features()
-        matrix_writer.store(protocols.make_cold_items(connection, everything, arguments.seed))
+        matrix_writer.store(protocols.make_cold_items(connection, everything, seed))
         warehouse.drop_temporary(connection)
-    if "next_events" in arguments.protocols:
-        day, messages["next_events"] = _store_next_events(
-            connection, settings, arguments, matrix_writer, cut_day, seen_items.included
-        )
+    if "next_events" in plan.protocols:
+        day, messages["next_events"] = _store_next_events(connection, plan, matrix_writer, cut_day, seen_items.included)
         drawn |= {"next_from": str(day), "seen_items": seen_items.included} if day else {"next_events": False}
-    if "given" in arguments.protocols:
-        assert arguments.given_files is not None
-        split_matrices = _load_given_split(connection, arguments.given_files)
+    if "given" in plan.protocols:
+        assert plan.given_files is not None
+        split_matrices = _load_given_split(connection, plan.given_files)
         split_matrices, messages["given"] = protocols.split_latest_events(connection, split_matrices, settings)
         matrix_writer.store(split_matrices)
     warehouse.drop_temporary(connection)
     connection.execute("delete from diagnostics.leakage")
-    values = {"seed": str(arguments.seed), "folds": drawn.get("fold_count", 1)}
+    values = {"seed": str(seed), "folds": drawn.get("fold_count", 1)}
     connection.execute(sql.statement("split/leakage"), values)
     digests = matrix_writer.digests()
     return {"digests": digests, "drawn": drawn, "validation": messages, "seen_items": asdict(seen_items)}
@@ -248,8 +215,7 @@ def rewrite_splits(
 
 def _store_next_events(
     connection: duckdb.DuckDBPyConnection,
-    settings: SplitSettings,
-    arguments: SplitArguments,
+    plan: SplitPlan,
     matrix_writer: MatrixWriter,
     day: date | None,
     seen_items: bool,
@@ -263,17 +229,16 @@ def _store_next_events(
     Returns:
         The first day of the targets, None if the protocol is left out; and the log message on its validation edges.
     """
-    is_optional = "next_events" in arguments.optional
+    settings, seed, is_optional = plan.settings, plan.seed, "next_events" in plan.optional
     if day is None and not is_optional:
         raise InputError(
             "protocol next_events: needs the times of events, and these logs have none; leave it out of --protocols."
         )
-    selection, seed = arguments.selection, arguments.seed
     make = partial(protocols.make_next_events, connection, seen_items=seen_items, seed=seed)
     by_time, message = None, "drawn at random, as split.validation says"
     earlier = day and find_cut_day(connection, before=day)
     if earlier and settings.validation != "random":
-        by_time = make(earlier, selection, before=day)
+        by_time = make(earlier, plan.likes, before=day)
         users = by_time.parts["validation"].targets.shape[0]
         message = f"the edges from {earlier} on, of {users:,} users"
         if users < MIN_USERS and settings.validation == "auto":
@@ -286,7 +251,7 @@ def _store_next_events(
     if by_time:
         by_time = explicit_negatives.add_explicit_negatives(connection, by_time, seed, earlier)
         matrix_writer.store(by_time, before=earlier)
-    split_matrices = make(day, selection)
+    split_matrices = make(day, plan.likes)
     store_roles(connection, "next_events", "next_events_roles")
     split_matrices = explicit_negatives.add_explicit_negatives(connection, split_matrices, seed, day)
     matrix_writer.store(split_matrices, before=day)

@@ -81,6 +81,7 @@ class SearchRequest:
         given: names of the settings that the command gave, by model; they are not searched.
         tuned: models with settings in the data set's file; `auto` does not search these.
         share, seconds: the budget, over the estimated time of the run's fits; the largest, in CPU seconds.
+        day: the run takes events up to this day; results of searches on later days are not reused.
     """
 
     when: Literal["auto", "off", "always"]
@@ -88,6 +89,7 @@ class SearchRequest:
     tuned: Collection[str] = ()
     share: float = 1.0
     seconds: float = math.inf
+    day: date = field(default_factory=date.today)
 
 
 def tune(
@@ -98,7 +100,6 @@ def tune(
     digests: Mapping[str, str],
     models: Mapping[str, ModelSettings],
     request: SearchRequest,
-    day: date,
     seed: int,
     executor: Executor = LOCAL,
 ) -> dict[str, ModelSettings]:
@@ -109,7 +110,6 @@ def tune(
         digests: of the splits' matrices.
         models: the settings without a search.
         request: which of them to search.
-        day: the run takes events up to this day; results of searches on later days are not reused.
         executor: runs the searches, concurrently if it has several workers.
     """
     if protocol is None:
@@ -129,7 +129,7 @@ def tune(
         edges, items = sample_edges(whole.edges), MAX_ITEMS if samples_items else None
         search = Search(model, protocol, folds, settings, space, seed, edges, items, unsearched, whole=whole)
         key = search.compute_digest(len(folds), is_latest)
-        searched = {"protocol": protocol, "searched_on": day, "metric": search.metric, "key": key} | sizes
+        searched = {"protocol": protocol, "searched_on": request.day, "metric": search.metric, "key": key} | sizes
         origin = "given" if given else "data set" if model in request.tuned else "default"
         default = ChosenSettings(model, origin, "", settings, searched)
         choices[model] = _skip_search(home, search, request, default) or default

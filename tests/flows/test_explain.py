@@ -21,7 +21,7 @@ from oneclass.tasks.publish.plan import PublicationPlan
 from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.publish.stage import publish
 from oneclass.tasks.split.settings import SplitSettings
-from oneclass.tasks.split.stage import split
+from oneclass.tasks.split.stage import SplitPlan, split
 from oneclass.tasks.stores import matrices, runs, warehouse
 from oneclass.tasks.stores.home import Home
 from tests.conftest import home_in, log_into, query_rows
@@ -46,13 +46,13 @@ def record_run(home, *protocols, models=SETTINGS):
     """Fit models on protocols in one completed run; the digests of the splits."""
     with runs.record_run(home, "run", "backfill", {}):
         binarize(home, BinarizeSettings(threshold=4), "run")
-        digests = split(home, SplitSettings(held_out_share=0.2), "run", protocols=protocols, seed=1).digests
+        digests = split(home, "run", SplitPlan(SplitSettings(held_out_share=0.2), protocols, seed=1)).digests
         for protocol in protocols:
             fits = {
                 model: train_model(home, digests[protocol], model, SETTINGS[model], protocol=protocol).digest
                 for model in models
             }
-            evaluate(home, "run", protocol, digests[protocol], fits)
+            evaluate(home, "run", protocol, [(digests[protocol], fits)])
         publish(home, "run", PublicationPlan())
     return digests
 
@@ -243,7 +243,7 @@ def test_ids_of_any_form_can_be_asked_for(home, log_events, capsys):
     (home.root / "datasets" / "small.toml").write_text('title = "A small log"\n')
     with runs.record_run(home, "run", "backfill", {}):
         binarize(home, BinarizeSettings(threshold=4), "run")
-        digests = split(home, SplitSettings(), "run", protocols=["leave_one_out"], seed=1).digests
+        digests = split(home, "run", SplitPlan(SplitSettings(), ["leave_one_out"], seed=1)).digests
         fits = {
             protocol: train_model(home, digests[protocol], "mrf_dense", SETTINGS["mrf_dense"], protocol=protocol).digest
             for protocol in ("leave_one_out", ALL_EDGES)

@@ -10,7 +10,7 @@ from oneclass.models.registry import MODELS
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
 from oneclass.tasks.protocols import ALL_EDGES
-from oneclass.tasks.publish.plan import PublicationPlan, specify_recommendations
+from oneclass.tasks.publish.plan import PublicationPlan, RecommendationSpec, specify_recommendations
 from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.publish.stage import publish
 from oneclass.tasks.recommend import load
@@ -19,7 +19,7 @@ from oneclass.tasks.report import report
 from oneclass.tasks.rules.settings import NO_RULES
 from oneclass.tasks.split import protocols
 from oneclass.tasks.split.settings import SplitSettings
-from oneclass.tasks.split.stage import split
+from oneclass.tasks.split.stage import SplitPlan, split
 from oneclass.tasks.stores import warehouse
 from oneclass.tasks.stores.home import Home, Limits
 from oneclass.tasks.train import FitPlan, submit_fits, train
@@ -50,7 +50,7 @@ def split_once(tmp_path_factory):
     home = home_in(tmp_path_factory.mktemp("split"))
     two_tastes(home)
     binarize(home, BinarizeSettings(), "run")
-    digests = split(home, SplitSettings(held_out_share=0.2), "run", protocols=["leave_one_out"], seed=1).digests
+    digests = split(home, "run", SplitPlan(SplitSettings(held_out_share=0.2), ["leave_one_out"], seed=1)).digests
     (home.root / "titles.csv").write_text(TITLES)
     return home, digests[ALL_EDGES]
 
@@ -61,9 +61,9 @@ def train_model(home, digest, model, settings=None, *, protocol=ALL_EDGES, run_i
     return train(home, run_id, model, submit_fits(home, plan))[protocol]
 
 
-def publish_fit(home, run_id, settings, *fit, assessment=None, declared=NO_RULES, **of_lists):
+def publish_fit(home, run_id, settings, *fit, assessment=None, declared=NO_RULES, seed=0, **of_lists):
     """Publish the lists of a fit on every edge: its model and score, its digest, and that of its matrices."""
-    spec = specify_recommendations(settings, *fit, **of_lists)
+    spec = specify_recommendations(settings, RecommendationSpec(*fit, settings.top_n, **of_lists), seed=seed)
     return publish(
         home, run_id, PublicationPlan(settings=settings, lists=spec, assessment=assessment, declared=declared)
     )
@@ -87,7 +87,7 @@ def publish_model(
         digest,
         companion=(companion, beside[0].digest) if companion else None,
         calibrations=calibrations,
-        seen_items=seen_items,
+        exclude_seen=not seen_items,
     )
 
 

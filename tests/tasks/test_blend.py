@@ -18,7 +18,7 @@ from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
 from oneclass.tasks.blend import choose_components, is_worth_blending
 from oneclass.tasks.split.settings import SplitSettings
-from oneclass.tasks.split.stage import split
+from oneclass.tasks.split.stage import SplitPlan, split
 from oneclass.tasks.stores import fits, matrices, warehouse
 from tests.conftest import home_in, log_into
 from tests.short_memory import inflate_cost
@@ -90,7 +90,7 @@ def split_once(tmp_path_factory):
     log_into(home, events[: len(events) * 4 // 5])
     log_into(home, events[len(events) * 4 // 5 :], file_id=2)
     binarize(home, BinarizeSettings(), "run")
-    digests = split(home, SplitSettings(held_out_share=0.2), "run", protocols=[PROTOCOL], seed=1).digests
+    digests = split(home, "run", SplitPlan(SplitSettings(held_out_share=0.2), [PROTOCOL], seed=1)).digests
     return home, digests[PROTOCOL]
 
 
@@ -208,7 +208,7 @@ def test_a_changed_member_makes_another_fit(home, digest):
 
 
 def test_on_a_given_split_it_is_weighed_on_edges_cut_from_the_training_part(home, digest):
-    digest = split(home, SplitSettings(), "run", protocols=["given"], seed=1, given_files=([1], [2])).digests["given"]
+    digest = split(home, "run", SplitPlan(SplitSettings(), ["given"], seed=1, given_files=([1], [2]))).digests["given"]
     of = two_halves(home, digest)
     whole, Half.fits[:] = matrices.load_split(home, digest).train, []
     found, row = fit_blend(home, digest, **of, protocol="given")
@@ -218,7 +218,7 @@ def test_on_a_given_split_it_is_weighed_on_edges_cut_from_the_training_part(home
 
 
 def test_a_member_that_needs_more_memory_than_there_is_is_not_fitted_to_weigh_it(home, digest, monkeypatch):
-    digest = split(home, SplitSettings(), "run", protocols=["given"], seed=1, given_files=([1], [2])).digests["given"]
+    digest = split(home, "run", SplitPlan(SplitSettings(), ["given"], seed=1, given_files=([1], [2]))).digests["given"]
     of = two_halves(home, digest)
     inflate_cost(monkeypatch, OtherHalf)
     Half.fits[:] = []

@@ -17,7 +17,7 @@ from oneclass.tasks.errors import InputError
 from oneclass.tasks.evaluate import evaluate
 from oneclass.tasks.ingest.stage import ingest
 from oneclass.tasks.split.settings import SplitSettings
-from oneclass.tasks.split.stage import split
+from oneclass.tasks.split.stage import SplitPlan, split
 from oneclass.tasks.stores import fits, matrices
 from oneclass.tasks.tuning.validation import load_validation
 from tests.conftest import home_in, query_rows
@@ -74,7 +74,7 @@ def shop(home, binarized):
 
 
 def make_split(home, run_id="run", protocols=("cold_items",)):
-    return split(home, SplitSettings(), run_id, protocols=protocols, seed=SEED).digests
+    return split(home, run_id, SplitPlan(SplitSettings(), protocols, seed=SEED)).digests
 
 
 def list_ids(home, side):
@@ -131,7 +131,7 @@ def test_metrics_are_those_of_a_recount(home, shop):
     for model in ("popularity", "wmf", "mrf_dense"):
         settings = MODELS[model].Settings(**({"factors": 8} if model == "wmf" else {}))
         digests[model] = train_model(home, digest, model, settings, protocol="cold_items").digest
-    evaluated = evaluate(home, "run", "cold_items", digest, digests)
+    evaluated = evaluate(home, "run", "cold_items", [(digest, digests)])
     assert evaluated.users == len(part.users) and not evaluated.failed
     table = {
         (model, metric): (value, users)
@@ -180,6 +180,6 @@ def test_without_a_new_item_nothing_is_evaluated(home, tmp_path, caplog):
     digest = make_split(home)["cold_items"]
     assert matrices.load_split(home, digest).parts["test"].targets.nnz
     fit = train_model(home, digest, "popularity", protocol="cold_items").digest
-    assert evaluate(home, "run", "cold_items", digest, {"popularity": fit}).users == 0
+    assert evaluate(home, "run", "cold_items", [(digest, {"popularity": fit})]).users == 0
     assert "cold_items: no test user has anything to be found" in caplog.text
     assert not query_rows(home, "select * from evaluation.metrics")

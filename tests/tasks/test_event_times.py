@@ -8,9 +8,10 @@ import pytest
 
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
+from oneclass.tasks.binarize.weights import LikeSelection
 from oneclass.tasks.protocols import ALL_EDGES
 from oneclass.tasks.split.settings import SplitSettings
-from oneclass.tasks.split.stage import split
+from oneclass.tasks.split.stage import SplitPlan, split
 from oneclass.tasks.stores import matrices
 from tests.conftest import load_ids
 from tests.tasks.conftest import cut_next_events_at
@@ -62,7 +63,7 @@ def stored_ages(home, histories, users, items):
 
 def make_splits(home, likes=ONE_EACH):
     binarize(home, likes, "run")
-    return split(home, SHARED, "run", protocols=PROTOCOLS, seed=1, likes=likes, times=True).digests
+    return split(home, "run", SplitPlan(SHARED, PROTOCOLS, 1, LikeSelection(likes), times=True)).digests
 
 
 def test_every_protocol_has_the_ages_as_of_the_end_of_its_training(home, log_events):
@@ -95,7 +96,7 @@ def test_the_ages_are_of_events_whose_weights_count(home, log_events):
 def test_without_times_or_the_setting_the_matrices_have_no_ages(home, log_events, times):
     log_events(list(draw_events(3, timed=not times)))
     binarize(home, BinarizeSettings(), "run")
-    digests = split(home, SHARED, "run", protocols=PROTOCOLS[:2], seed=1, times=times).digests
+    digests = split(home, "run", SplitPlan(SHARED, PROTOCOLS[:2], seed=1, times=times)).digests
     for digest in digests.values():
         assert matrices.load_split(home, digest).event_ages is None
         assert not [*(home.matrices / digest).glob("*event*")]

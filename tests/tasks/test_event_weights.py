@@ -15,9 +15,10 @@ from oneclass import sql
 from oneclass.tasks.binarize import weights
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
+from oneclass.tasks.binarize.weights import LikeSelection
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.split.settings import SplitSettings
-from oneclass.tasks.split.stage import split
+from oneclass.tasks.split.stage import SplitPlan, split
 from oneclass.tasks.stores import matrices, warehouse
 from tests.tasks.conftest import cut_next_events_at
 
@@ -165,9 +166,8 @@ def test_what_is_known_before_the_cut_of_next_events_holds_no_later_event(home, 
     likes = BinarizeSettings(event_weights=KINDS, explicit_negatives=True)
     binarize(home, likes, "run")
     cut_next_events_at(monkeypatch, date(2026, 3, 11))
-    stored = matrices.load_split(
-        home, split(home, SplitSettings(), "run", protocols=["next_events"], seed=1, likes=likes).digests["next_events"]
-    )
+    plan = SplitPlan(SplitSettings(), ["next_events"], seed=1, likes=LikeSelection(likes))
+    stored = matrices.load_split(home, split(home, "run", plan).digests["next_events"])
     with warehouse.open_warehouse(home, read_only=True) as connection:
         roles = connection.execute("select user_id, item_id, role from splits.next_events order by all").fetchall()
         names = [

@@ -23,7 +23,7 @@ from oneclass.tasks.publish import promotion
 from oneclass.tasks.publish.choice import ChosenModel, choose_model
 from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.split.settings import SplitSettings
-from oneclass.tasks.split.stage import split
+from oneclass.tasks.split.stage import SplitPlan, split
 from oneclass.tasks.stores import fits, matrices
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.tuning.search import Search, suggest_trial
@@ -76,7 +76,7 @@ def evaluated_once(logged, tmp_path_factory):
     shutil.copytree(logged[0].root, home.root)
     set_fold_bound(FOLD_BOUND)
     folds = fit_all(home, split_log(home))
-    judged = evaluate(home, "run", PROTOCOL, *folds[0], further=folds[1:])
+    judged = evaluate(home, "run", PROTOCOL, folds)
     set_fold_bound(0)
     return EvaluatedFolds(home, folds, judged, recount_metrics(logged[1], SETTINGS))
 
@@ -89,7 +89,7 @@ def evaluated(home, evaluated_once):
 
 
 def split_log(home, **settings):
-    return split(home, SplitSettings(**settings), "run", protocols=[PROTOCOL], seed=SEED).digests
+    return split(home, "run", SplitPlan(SplitSettings(**settings), [PROTOCOL], seed=SEED)).digests
 
 
 def fit_all(home, digests):

@@ -18,7 +18,7 @@ from oneclass.tasks.ingest.stage import ingest
 from oneclass.tasks.protocols import NEXT_EVENTS_VALIDATION, choose_publish_protocol
 from oneclass.tasks.split import stage
 from oneclass.tasks.split.settings import SplitSettings
-from oneclass.tasks.split.stage import split
+from oneclass.tasks.split.stage import SplitPlan, split
 from oneclass.tasks.stores import matrices, warehouse
 from oneclass.tasks.tuning.validation import load_validation
 from tests.conftest import load_entries, query_rows
@@ -59,7 +59,7 @@ def split_lines(home, folder, train, validation_="auto", seed=1, test=None):
     ids = [[one.file_id] for one in ingest(home, LISTS, files, uuid.uuid4().hex)]
     binarize(home, BinarizeSettings(), "run")
     settings = SplitSettings(validation=validation_)
-    return split(home, settings, "run", protocols=["given"], seed=seed, given_files=ids).digests["given"]
+    return split(home, "run", SplitPlan(settings, ["given"], seed=seed, given_files=ids)).digests["given"]
 
 
 def items_by_user(home, matrix, users):
@@ -97,7 +97,7 @@ def test_a_user_with_several_lines_has_them_one_after_the_other(home, tmp_path):
     ids = [[one.file_id] for one in ingest(home, LISTS, files, "run")]
     binarize(home, BinarizeSettings(), "run")
     settings = SplitSettings(validation="latest")
-    digest = split(home, settings, "run", protocols=["given"], seed=1, given_files=ids).digests["given"]
+    digest = split(home, "run", SplitPlan(settings, ["given"], seed=1, given_files=ids)).digests["given"]
     found = load_validation(home, "given", digest, 1)
     ends = items_by_user(home, found.part.targets, found.part.users)
     assert ends.keys() == train.keys() and all(500 + user in items for user, items in ends.items())
@@ -166,7 +166,7 @@ def test_logs_with_times_are_ordered_by_them(home, log_events):
     log_events([(user, 50, 1, day) for user in own], file_id=2)
     binarize(home, BinarizeSettings(), "run")
     settings = SplitSettings(validation="latest")
-    digest = split(home, settings, "run", protocols=["given"], seed=1, given_files=([1], [2])).digests["given"]
+    digest = split(home, "run", SplitPlan(settings, ["given"], seed=1, given_files=([1], [2]))).digests["given"]
     found = load_validation(home, "given", digest, 1)
     latest = {
         user: {item for item, at in enumerate(times) if at >= day + timedelta(hours=8)} for user, times in own.items()
@@ -185,7 +185,7 @@ def draw_days(users, seed=1):
 def of_next_events(home, validation_="auto", optional=(), seed=1, **settings):
     binarize(home, BinarizeSettings(), "run")
     chosen = {"protocols": ["next_events"], "optional": optional, "seen": "exclude"}
-    return split(home, SplitSettings(validation=validation_, **settings), "run", seed=seed, **chosen).digests
+    return split(home, "run", SplitPlan(SplitSettings(validation=validation_, **settings), seed=seed, **chosen)).digests
 
 
 def test_next_events_of_many_users_evaluates_those_drawn_by_the_seed(home, log_events, monkeypatch):

@@ -22,7 +22,7 @@ from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.recommend import load
 from oneclass.tasks.rules.settings import NO_RULES, DeclaredRules, Rules
 from oneclass.tasks.split.settings import SplitSettings
-from oneclass.tasks.split.stage import split
+from oneclass.tasks.split.stage import SplitPlan, split
 from oneclass.tasks.stores import matrices, warehouse
 from tests.conftest import home_in, query_rows, two_tastes
 from tests.tasks.conftest import publish_fit, train_model
@@ -40,7 +40,7 @@ def describe_items(home, tmp_path, rows):
 
 def split_all(home, protocols=("leave_one_out",)):
     settings = SplitSettings(held_out_share=0.2, min_validation_users=0)
-    return split(home, settings, "run", protocols=list(protocols), seed=1).digests
+    return split(home, "run", SplitPlan(settings, list(protocols), seed=1)).digests
 
 
 @pytest.fixture(scope="module")

@@ -10,10 +10,11 @@ from oneclass.models.random_graph.settings import RandomGraphSettings
 from oneclass.models.wmf.model import WMFSettings
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
+from oneclass.tasks.binarize.weights import LikeSelection
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.protocols import ALL_EDGES
 from oneclass.tasks.split.settings import SplitSettings
-from oneclass.tasks.split.stage import split
+from oneclass.tasks.split.stage import SplitPlan, split
 from oneclass.tasks.stores import fits, matrices, warehouse
 from oneclass.tasks.tuning.search import Search, suggest_trial
 from oneclass.tasks.tuning.trial import run_trial
@@ -50,7 +51,11 @@ def disliked_pairs(events):
 def split_home(home, *, observed=True):
     likes = BinarizeSettings(threshold=THRESHOLD, explicit_negatives=observed)
     binarize(home, likes, "run")
-    return split(home, SplitSettings(held_out_share=0.2), "run", protocols=PROTOCOLS, seed=1, likes=likes).digests
+    return split(
+        home,
+        "run",
+        SplitPlan(SplitSettings(held_out_share=0.2), PROTOCOLS, seed=1, likes=LikeSelection(likes)),
+    ).digests
 
 
 def load_pairs(home, matrix, users, items):
@@ -205,7 +210,7 @@ def by_hand(events, share, next_from, since=None):
 def split_log(home, settings=SplitSettings(), since=None, protocols=("next_events",)):  # noqa: B008  (frozen)
     likes = BinarizeSettings(threshold=MIN_VALUE)
     binarize(home, likes, "run", since=since)
-    return split(home, settings, "run", protocols=protocols, seed=1, likes=likes, since=since)
+    return split(home, "run", SplitPlan(settings, protocols, seed=1, likes=LikeSelection(likes, since=since)))
 
 
 @pytest.mark.slow

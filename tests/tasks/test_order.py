@@ -18,7 +18,7 @@ from oneclass.tasks.evaluate.ranking import rank_part_targets
 from oneclass.tasks.ingest.stage import ingest
 from oneclass.tasks.protocols import ALL_EDGES
 from oneclass.tasks.split.settings import SplitSettings
-from oneclass.tasks.split.stage import split
+from oneclass.tasks.split.stage import SplitPlan, split
 from oneclass.tasks.stores import matrices
 from oneclass.tasks.tuning.validation import load_validation
 from tests.conftest import load_ids
@@ -67,7 +67,7 @@ def restrict_order(order, histories):
 
 def make_splits(home, protocols, settings=ORDERED):
     binarize(home, BinarizeSettings(), "run")
-    return split(home, settings, "run", protocols=protocols, seed=1).digests
+    return split(home, "run", SplitPlan(settings, protocols, seed=1)).digests
 
 
 @pytest.mark.slow
@@ -98,7 +98,7 @@ def test_adjacency_lists_are_in_the_order_of_their_places(home, tmp_path):
     train, test = ([one.file_id] for one in ingest(home, lists, files, "run"))
     binarize(home, BinarizeSettings(), "run")
     settings = SplitSettings(order=True, validation="latest")
-    digest = split(home, settings, "run", protocols=["given"], seed=1, given_files=(train, test)).digests["given"]
+    digest = split(home, "run", SplitPlan(settings, ["given"], seed=1, given_files=(train, test))).digests["given"]
     stored = matrices.load_split(home, digest)
     found = by_places(home, stored.parts["test"].histories, stored.users, stored.items)
     assert found == {str(user): [str(item) for item in items[9::-1]] for user, items in own.items()}

@@ -17,7 +17,7 @@ from oneclass.tasks.evaluate import evaluate
 from oneclass.tasks.evaluate.ranking import rank_part_targets
 from oneclass.tasks.protocols import PROTOCOLS
 from oneclass.tasks.split.settings import SplitSettings
-from oneclass.tasks.split.stage import split
+from oneclass.tasks.split.stage import SplitPlan, split
 from oneclass.tasks.stores import matrices, runs
 from tests.conftest import home_in, load_entries, log_into, query_rows
 from tests.tasks.conftest import cut_next_events_at, train_model
@@ -57,7 +57,7 @@ def recount_pairs(events, cut=CUT):
 
 
 def split_next(home, seen="auto", settings=SETTINGS, run_id="run"):
-    return split(home, settings, run_id, protocols=["next_events"], seed=1, seen=seen)
+    return split(home, run_id, SplitPlan(settings, ["next_events"], seed=1, seen=seen))
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +114,7 @@ def test_a_setting_overrides_the_log_and_the_choice_is_recorded_with_the_run(hom
 def test_auto_excludes_seen_items_otherwise(home, log_events, events, reason):
     log_events(events)
     binarize(home, BinarizeSettings(), "run")
-    found = split(home, SETTINGS, "run", protocols=["leave_one_out"], seed=1).seen_items
+    found = split(home, "run", SplitPlan(SETTINGS, ["leave_one_out"], seed=1)).seen_items
     assert not found.included and re.search(reason, found.reason)
 
 
@@ -213,7 +213,7 @@ def test_metrics_count_repeats_and_tell_new_and_repeated_targets_apart(home, ret
     fits = {}
     for model in ("popularity", "mrf_dense"):
         fits[model] = train_model(home, digest, model, protocol="next_events").digest
-    evaluate(home, "run", "next_events", digest, fits)
+    evaluate(home, "run", "next_events", [(digest, fits)])
     table = {
         (model, metric): (value, count)
         for model, metric, value, count in query_rows(

@@ -19,7 +19,7 @@ from oneclass.tasks.protocols import ALL_EDGES
 from oneclass.tasks.split import matrix as matrix_of_edges
 from oneclass.tasks.split.protocols import LIANG2018_SEED
 from oneclass.tasks.split.settings import SplitSettings
-from oneclass.tasks.split.stage import split
+from oneclass.tasks.split.stage import SplitPlan, split
 from oneclass.tasks.stores import matrices, warehouse
 from tests.conftest import home_in, log_into, query_rows, real_log
 
@@ -47,7 +47,7 @@ def log(home, logged):
 
 
 def load_strong(home, **settings):
-    return split(home, SplitSettings(**settings), "run", protocols=["strong_generalization"], seed=1)
+    return split(home, "run", SplitPlan(SplitSettings(**settings), ["strong_generalization"], seed=1))
 
 
 def load_ids(home, matrix, users, items):
@@ -122,7 +122,7 @@ def test_hashed_splits_are_those_of_a_recount(home, log_events, logged, log_name
     log_events([(user, item, 1) for user, item in pairs])
     binarize(home, BinarizeSettings(), "run")
     protocols = ["strong_generalization", "leave_one_out"]
-    split(home, SplitSettings(held_out_share=share), "run", protocols=protocols, seed=7)
+    split(home, "run", SplitPlan(SplitSettings(held_out_share=share), protocols, seed=7))
     roles, lowest = split_by_hash(pairs, 7, share)
     found = query_rows(home, "from splits.strong_generalization")
     assert {(user, item): (part, role) for user, item, part, role in found} == roles
@@ -174,14 +174,14 @@ def test_a_hashed_user_does_not_move_when_tomorrows_log_arrives(home, log, log_e
 
 def test_another_seed_holds_out_other_users(home, log):
     first = load_strong(home, held_out_share=0.2)
-    assert split(home, SplitSettings(held_out_share=0.2), "run", protocols=["strong_generalization"], seed=2) != first
+    assert split(home, "run", SplitPlan(SplitSettings(held_out_share=0.2), ["strong_generalization"], seed=2)) != first
     assert load_strong(home, held_out_share=0.2) == first
 
 
 def test_a_tiny_log_splits_without_a_held_out_user(home, log_events):
     log_events([("a", "x", 1), ("b", "x", 1), ("b", "y", 1)])
     binarize(home, BinarizeSettings(), "run")
-    made = split(home, SplitSettings(), "run", protocols=["strong_generalization", "leave_one_out"], seed=0)
+    made = split(home, "run", SplitPlan(SplitSettings(), ["strong_generalization", "leave_one_out"], seed=0))
     stored = matrices.load_split(home, made.digests["strong_generalization"])
     assert stored.train.nnz <= 3 and stored.parts["test"].targets.nnz == 0
     assert matrices.load_split(home, made.digests["leave_one_out"]).parts["test"].targets.nnz == 1
@@ -291,7 +291,7 @@ def test_liang2018_tells_what_it_lacks(home, log, settings, message):
 
 
 def test_leave_one_out_takes_one_edge_of_every_user_with_two(home, log):
-    made = split(home, SplitSettings(), "run", protocols=["leave_one_out"], seed=1)
+    made = split(home, "run", SplitPlan(SplitSettings(), ["leave_one_out"], seed=1))
     degree = Counter(str(user) for user, _ in log)
     held = Counter(
         user for (user,) in query_rows(home, "select user_id from splits.leave_one_out where role = 'held_out'")
@@ -310,7 +310,7 @@ def test_given_files_keep_their_roles_and_an_edge_in_both_trains(home, log_event
     log_events([("a", "x", 1), ("a", "y", 1), ("b", "x", 1)], file_id=1)
     log_events([("a", "z", 1), ("b", "x", 1), ("b", "y", 1)], file_id=2)
     binarize(home, BinarizeSettings(), "run")
-    made = split(home, SplitSettings(), "run", protocols=["given"], seed=0, given_files=([1], [2]))
+    made = split(home, "run", SplitPlan(SplitSettings(), ["given"], seed=0, given_files=([1], [2])))
     assert sorted(query_rows(home, "select * from splits.given")) == [
         ("a", "x", "train"),
         ("a", "y", "train"),
@@ -330,7 +330,7 @@ def test_leave_one_out_of_a_sample_of_users_leaves_all_edges_of_the_others(home,
     def leave_out(seed, most, pairs=1 << 40):
         monkeypatch.setattr("oneclass.tasks.split.protocols.MAX_EVALUATED_USERS", most)
         monkeypatch.setattr("oneclass.tasks.split.protocols.MAX_RANKED_PAIRS", pairs)
-        digest = split(home, SplitSettings(), "run", protocols=["leave_one_out"], seed=seed).digests["leave_one_out"]
+        digest = split(home, "run", SplitPlan(SplitSettings(), ["leave_one_out"], seed=seed)).digests["leave_one_out"]
         table = dict(query_rows(home, "select user_id, item_id from splits.leave_one_out where role = 'held_out'"))
         stored = matrices.load_split(home, digest)
         part = stored.parts["test"]
@@ -350,20 +350,22 @@ def test_a_log_that_leaves_nothing_to_train_on_lacks_that_protocol_alone(home, l
     log_events([("a", "x", 1), ("a", "y", 1), ("b", "x", 1)])
     binarize(home, BinarizeSettings(), "run")
     made = split(
-        home, SplitSettings(min_user_edges=5), "run", protocols=["strong_generalization", "leave_one_out"], seed=1
+        home,
+        "run",
+        SplitPlan(SplitSettings(min_user_edges=5), ["strong_generalization", "leave_one_out"], seed=1),
     )
     assert set(made.digests) == {"leave_one_out", ALL_EDGES}
     assert "strong_generalization: left out, because no edge is left to train on" in caplog.text
 
 
 def test_a_protocol_that_is_not_asked_for_leaves_no_stale_rows(home, log):
-    split(home, SplitSettings(), "run", protocols=["strong_generalization", "leave_one_out"], seed=1)
-    split(home, SplitSettings(), "run", protocols=["leave_one_out"], seed=1)
+    split(home, "run", SplitPlan(SplitSettings(), ["strong_generalization", "leave_one_out"], seed=1))
+    split(home, "run", SplitPlan(SplitSettings(), ["leave_one_out"], seed=1))
     assert query_rows(home, "select count(*) from splits.strong_generalization") == [(0,)]
 
 
 def test_all_edges_are_stored_for_the_published_model(home, log):
-    made = split(home, SplitSettings(), "run", protocols=["leave_one_out"], seed=1)
+    made = split(home, "run", SplitPlan(SplitSettings(), ["leave_one_out"], seed=1))
     stored = matrices.load_split(home, made.digests[ALL_EDGES])
     assert load_ids(home, stored.train, np.arange(stored.train.shape[0]), stored.items) == {
         (str(u), str(i)) for u, i in log
@@ -413,7 +415,7 @@ def split_log(home, log_events):
         ]
     )
     binarize(home, BinarizeSettings(), "run")
-    split(home, SplitSettings(), "run", protocols=PROTOCOLS, seed=1)
+    split(home, "run", SplitPlan(SplitSettings(), PROTOCOLS, seed=1))
     return home
 
 

@@ -24,7 +24,7 @@ from oneclass.tasks.publish import recommend_all
 from oneclass.tasks.publish.choice import ChosenModel, choose_model
 from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.split.settings import SplitSettings
-from oneclass.tasks.split.stage import split
+from oneclass.tasks.split.stage import SplitPlan, split
 from oneclass.tasks.stores import fits, matrices, runs, warehouse
 from oneclass.tasks.train import FitPlan, load_or_fit, submit_fits, train
 from tests.conftest import home_in, query_rows, two_tastes
@@ -40,7 +40,9 @@ def split_once(tmp_path_factory):
     two_tastes(home)
     binarize(home, BinarizeSettings(), "run")
     return home, split(
-        home, SplitSettings(held_out_share=0.2), "run", protocols=["strong_generalization", "leave_one_out"], seed=1
+        home,
+        "run",
+        SplitPlan(SplitSettings(held_out_share=0.2), ["strong_generalization", "leave_one_out"], seed=1),
     ).digests
 
 
@@ -125,7 +127,7 @@ def test_a_damaged_store_is_made_again(home, digests, damage, caplog):
     before = weights.read_bytes(), targets.read_bytes()
     for file in (weights, targets):
         damage(file)
-    again = split(home, SplitSettings(), "next", protocols=[PROTOCOL], seed=1).digests
+    again = split(home, "next", SplitPlan(SplitSettings(), [PROTOCOL], seed=1)).digests
     assert again[PROTOCOL] == digests[PROTOCOL]
     assert fit_model(home, again, run_id="next").digest == first.digest
     assert (weights.read_bytes(), targets.read_bytes()) == before
@@ -161,7 +163,7 @@ def choose_and_publish(home, digests, run_id="run", **settings):
             model: fit_model(home, digests, protocol, model, run_id=run_id).digest
             for model in ("popularity", "mrf_dense")
         }
-        evaluate(home, run_id, protocol, digests[protocol], fits)
+        evaluate(home, run_id, protocol, [(digests[protocol], fits)])
     chosen = choose_model(
         home, run_id, PublishSettings(**settings), ["popularity", "mrf_dense"], "strong_generalization"
     )
@@ -354,7 +356,7 @@ def digest(home, log_events):
     log_events([(user, item, 1) for user, item in sorted(pairs)])
     binarize(home, BinarizeSettings(), "run")
     protocols = ["strong_generalization"]
-    return split(home, SplitSettings(held_out_share=0.2), "run", protocols=protocols, seed=1).digests[protocols[0]]
+    return split(home, "run", SplitPlan(SplitSettings(held_out_share=0.2), protocols, seed=1)).digests[protocols[0]]
 
 
 def load_saved_fit(home, digest):

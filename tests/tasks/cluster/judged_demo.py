@@ -10,7 +10,7 @@ from oneclass.tasks.evaluate import evaluate, jobs
 from oneclass.tasks.evaluate.tables import LEAVE_ONE_OUT_TABLES, PROTOCOL_TABLES
 from oneclass.tasks.ingest.stage import ingest
 from oneclass.tasks.split.settings import SplitSettings
-from oneclass.tasks.split.stage import split
+from oneclass.tasks.split.stage import SplitPlan, split
 from oneclass.tasks.stores import warehouse
 from oneclass.tasks.train import load_or_fit
 
@@ -29,7 +29,7 @@ def prepare_demo(home):
     logs = make_demo(home, DemoSettings(users=300, items=200, likes=9_000), 3)
     ingest(home, load_dataset("demo", home.root), logs, "run")
     binarize(home, BinarizeSettings(threshold=4, explicit_negatives=True), "run")
-    digests = split(home, SplitSettings(), "run", protocols=PROTOCOLS, seed=0, ids_are_numbers=True).digests
+    digests = split(home, "run", SplitPlan(SplitSettings(), PROTOCOLS, seed=0, ids_are_numbers=True)).digests
     return {
         protocol: (
             digests[protocol],
@@ -50,8 +50,8 @@ def in_small_calls(monkeypatch):
 
 def evaluate_fits(home, digests, **executor):
     """Every row of the evaluation's tables, bit for bit, as one run of a name leaves them."""
-    for protocol, (matrices, fits) in digests.items():
-        assert evaluate(home, "run", protocol, matrices, fits, **executor).failed == {}
+    for protocol, judged in digests.items():
+        assert evaluate(home, "run", protocol, [judged], **executor).failed == {}
     with warehouse.open_warehouse(home, read_only=True) as connection:
         return {
             table: connection.execute(f"select * from evaluation.{table}").fetchall()

@@ -29,7 +29,7 @@ from oneclass.tasks.cluster import ClusterSettings, open_executor, worker
 from oneclass.tasks.cluster import dask as dask_executor
 from oneclass.tasks.errors import ClusterUnavailable, InputError, OneclassError
 from oneclass.tasks.split.settings import SplitSettings
-from oneclass.tasks.split.stage import split
+from oneclass.tasks.split.stage import SplitPlan, split
 from oneclass.tasks.stores import warehouse
 from oneclass.tasks.tuning.auto import SearchRequest, tune
 from tests.conftest import two_tastes
@@ -253,11 +253,10 @@ def test_a_runs_own_workers_do_not_speak_after_its_last_word(home, capfd):
 def test_a_search_on_a_worker_finds_what_it_finds_here(cluster, home):
     two_tastes(home)
     binarize(home, BinarizeSettings(), "a")
-    digests = split(home, SplitSettings(), "a", protocols=["leave_one_out"], seed=1).digests
+    digests = split(home, "a", SplitPlan(SplitSettings(), ["leave_one_out"], seed=1)).digests
     models = {name: MODELS[name].Settings() for name in ("slim", "mrf_dense")}
-    request = SearchRequest("always")
-    asked = {"protocol": "leave_one_out", "digests": digests, "models": models, "request": request}
-    asked |= {"day": date(2026, 1, 2), "seed": 3}
+    request = SearchRequest("always", day=date(2026, 1, 2))
+    asked = {"protocol": "leave_one_out", "digests": digests, "models": models, "request": request, "seed": 3}
     here = tune(home, "a", **asked)
     with open_cluster(cluster, home) as executor:
         assert tune(home, "b", **asked, executor=executor) == here

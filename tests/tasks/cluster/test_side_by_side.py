@@ -22,7 +22,7 @@ from oneclass.tasks.cluster import LOCAL, ClusterSettings, imap, lru_cache_last,
 from oneclass.tasks.errors import OneclassError
 from oneclass.tasks.memory_errors import KERNEL_BYTES
 from oneclass.tasks.split.settings import SplitSettings
-from oneclass.tasks.split.stage import split
+from oneclass.tasks.split.stage import SplitPlan, split
 from oneclass.tasks.stores import fits, matrices
 from oneclass.tasks.stores.home import Home, Limits
 from oneclass.tasks.train import load_or_fit
@@ -169,7 +169,7 @@ DECLARED = 1_800_000  # bytes; room for a block of a few users of K = 100
 def digest(home):
     two_tastes(home)
     binarize(home, BinarizeSettings(), "a")
-    return split(home, SplitSettings(), "a", protocols=["leave_one_out"], seed=1).digests["leave_one_out"]
+    return split(home, "a", SplitPlan(SplitSettings(), ["leave_one_out"], seed=1)).digests["leave_one_out"]
 
 
 def random_graph(**settings):

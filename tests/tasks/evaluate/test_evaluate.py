@@ -154,7 +154,7 @@ def evaluated(tmp_path_factory):
     """A home where two models were evaluated, the split, and what was returned; for tests that only read it."""
     home, split = home_in(tmp_path_factory.mktemp("evaluated")), leave_one_out(np.random.default_rng(1))
     digest, fits = store_split(home, split, Popularity, Opinion)
-    return home, split, stage.evaluate(home, "run", "leave_one_out", digest, fits)
+    return home, split, stage.evaluate(home, "run", "leave_one_out", [(digest, fits)])
 
 
 def test_leave_one_out_fills_the_metrics(evaluated):
@@ -245,7 +245,7 @@ def drop_stored_results(home):
 def test_like_is_judged_on_held_out_edges_and_negatives_of_the_model(home, monkeypatch):
     split = leave_one_out(np.random.default_rng(8))
     digest, fits = store_split(home, split, Popularity, Opinion)
-    stage.evaluate(home, "run", "leave_one_out", digest, fits)
+    stage.evaluate(home, "run", "leave_one_out", [(digest, fits)])
     part = split.parts["test"]
     held_out, degrees = (part.targets.indices + 0.5) / ITEMS, np.diff(part.histories.indptr)[:-1]
     bins = query_rows(home, "select * exclude run_id from evaluation.like_by_degree order by degree_low")
@@ -273,14 +273,14 @@ def test_like_is_judged_on_held_out_edges_and_negatives_of_the_model(home, monke
 
     monkeypatch.setattr(Opinion, "law", None)
     drop_stored_results(home)
-    stage.evaluate(home, "run", "leave_one_out", digest, fits)
+    stage.evaluate(home, "run", "leave_one_out", [(digest, fits)])
     assert query_rows(home, "select * exclude run_id from evaluation.like_by_degree order by degree_low") == bins
     assert query_rows(home, "select * from evaluation.calibration") == []
 
 
 def test_strong_generalization_has_a_validation_metric_and_no_degrees(home):
     digest, fits = store_split(home, strong_generalization(np.random.default_rng(3)), Opinion)
-    found = stage.evaluate(home, "run", "strong_generalization", digest, fits)
+    found = stage.evaluate(home, "run", "strong_generalization", [(digest, fits)])
     assert (found.users, found.users_without_target) == (20, 10)
     users = dict(query_rows(home, "select metric, users from evaluation.metrics where score = 'score'"))
     assert (users["ndcg@100"], users["validation_ndcg@100"]) == (20, 8)
@@ -320,21 +320,21 @@ def test_a_retry_replaces_its_own_rows_only(home):
         assert all(found)
         return found
 
-    stage.evaluate(home, "earlier", "leave_one_out", digest, {"popularity": "digest"})
-    stage.evaluate(home, "run", "leave_one_out", digest, fits)
+    stage.evaluate(home, "earlier", "leave_one_out", [(digest, {"popularity": "digest"})])
+    stage.evaluate(home, "run", "leave_one_out", [(digest, fits)])
     once = everything()
-    stage.evaluate(home, "run", "leave_one_out", digest, fits)
+    stage.evaluate(home, "run", "leave_one_out", [(digest, fits)])
     assert everything() == once
     assert {row[0] for row in once[0]} == {"earlier", "run"}
 
 
 def test_scores_are_asked_for_a_block_of_users_at_a_time(home, monkeypatch):
     digest, fits = store_split(home, leave_one_out(np.random.default_rng(5)), Opinion)
-    stage.evaluate(home, "whole", "leave_one_out", digest, fits)
+    stage.evaluate(home, "whole", "leave_one_out", [(digest, fits)])
     monkeypatch.setattr(memory_estimates, "BLOCK_BYTES", 7 * ITEMS * 4)
     Opinion.blocks.clear()
     drop_stored_results(home)
-    stage.evaluate(home, "blocks", "leave_one_out", digest, fits)
+    stage.evaluate(home, "blocks", "leave_one_out", [(digest, fits)])
     assert {shape for shape, _ in Opinion.blocks} == {(7, ITEMS), (3, ITEMS)}
     for score in (0, 1):  # the scores take turns, so that a model can share work between them
         asked = np.concatenate([users for _, users in Opinion.blocks[score::2]])
@@ -355,7 +355,7 @@ def test_a_nan_is_named_and_nothing_is_written(home, monkeypatch, score):
 
     monkeypatch.setattr(Opinion, "_scores", broken)
     with pytest.raises(OneclassError, match=f"opinion, score '{score}', user_index 112: a score is NaN"):
-        stage.evaluate(home, "run", "leave_one_out", digest, fits)
+        stage.evaluate(home, "run", "leave_one_out", [(digest, fits)])
     assert query_rows(home, "select count(*) from evaluation.metrics") == [(0,)]
 
 
@@ -366,7 +366,7 @@ def test_a_log_without_test_users_is_said_and_leaves_no_rows(home, caplog):
     without = SplitMatrices("leave_one_out", split.train, split.users, split.items, {"test": part})
     digest, fits = store_split(home, without, Opinion)
     with caplog.at_level(logging.WARNING):
-        found = stage.evaluate(home, "run", "leave_one_out", digest, fits)
+        found = stage.evaluate(home, "run", "leave_one_out", [(digest, fits)])
     assert (found.users, found.users_without_target) == (0, 0)
     assert "no test user" in caplog.text
     assert query_rows(home, "select * from evaluation.metrics") == []
@@ -384,7 +384,7 @@ def test_a_model_that_is_worse_than_popularity_is_named_in_a_warning(home, caplo
     )
     digest, fitted = store_split(home, split, Popularity, UpsideDown)
     with caplog.at_level(logging.WARNING):
-        stage.evaluate(home, "run", "strong_generalization", digest, fitted)
+        stage.evaluate(home, "run", "strong_generalization", [(digest, fitted)])
     assert (
         "upside_down on strong_generalization ranks worse than guessing: mean rank 0.0000 of known items" in caplog.text
     )
@@ -405,7 +405,7 @@ def test_popularity_is_no_worse_than_guessing_where_most_items_have_one_like_or_
     split = SplitMatrices("strong_generalization", to_csr(train), np.arange(40), numbers, {"test": part})
     digest, fitted = store_split(home, split, Popularity, UpsideDown)
     with caplog.at_level(logging.WARNING):
-        stage.evaluate(home, "run", "strong_generalization", digest, fitted)
+        stage.evaluate(home, "run", "strong_generalization", [(digest, fitted)])
     degrees = train.sum(axis=0)
     others = [degrees[item] for item in range(1, 200)]  # candidates: all but the history
     expected = np.mean([(degree < 1) + (degree == 1) / 2 for degree in others]) - 1 / 2 / len(others)  # of itself
@@ -472,10 +472,10 @@ def test_of_the_calls_after_one_that_fails_none_is_waited_for_and_the_user_is_na
     digest = matrices.store_split(home, split)
     for model in (Odd, Popularity):
         fits.store_fit(home, model().fit(split.train), "digest", key="k", matrices="m", seconds=1, peak_bytes=1)
-    found = evaluate(home, "run", "given", digest, {"odd": "digest", "popularity": "digest"})
+    found = evaluate(home, "run", "given", [(digest, {"odd": "digest", "popularity": "digest"})])
     user = split.parts["test"].users[12]
     assert found.failed == {"odd": f"odd, score 'score', user_index {user}: a score is NaN; its items cannot be ranked"}
     assert len(asked) == 3
     with pytest.raises(OneclassError) as error:
-        evaluate(home, "alone", "given", digest, {"odd": "digest"})
+        evaluate(home, "alone", "given", [(digest, {"odd": "digest"})])
     assert isinstance(error.value.__cause__, CannotRank)

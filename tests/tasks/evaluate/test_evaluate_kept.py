@@ -13,7 +13,7 @@ from oneclass.tasks.binarize.stage import binarize
 from oneclass.tasks.evaluate import jobs
 from oneclass.tasks.evaluate.stage import evaluate
 from oneclass.tasks.split.settings import SplitSettings
-from oneclass.tasks.split.stage import split
+from oneclass.tasks.split.stage import SplitPlan, split
 from oneclass.tasks.stores import warehouse
 from oneclass.tasks.stores.home import Home
 from tests.conftest import home_in, two_tastes
@@ -41,7 +41,7 @@ def split_once(tmp_path_factory):
     home = home_in(tmp_path_factory.mktemp("split"))
     two_tastes(home)
     binarize(home, BinarizeSettings(), "r0")
-    return home, split(home, SplitSettings(), "r0", protocols=["leave_one_out"], seed=1).digests
+    return home, split(home, "r0", SplitPlan(SplitSettings(), ["leave_one_out"], seed=1)).digests
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +89,7 @@ def evaluate_fits(home, digests, name, models=("popularity", "random_graph"), **
         chosen = MODELS[model].Settings(**SHORT[model] | settings.get(model, {}))
         given = {"protocol": "leave_one_out", "run_id": name}
         fitted[model] = train_model(home, digests["leave_one_out"], model, chosen, **given).digest
-    return evaluate(home, name, "leave_one_out", digests["leave_one_out"], fitted)
+    return evaluate(home, name, "leave_one_out", [(digests["leave_one_out"], fitted)])
 
 
 def load_tables(home, run_id):

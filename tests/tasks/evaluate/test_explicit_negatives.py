@@ -20,6 +20,7 @@ from oneclass.tasks.evaluate import calibration as evaluate_truth
 from oneclass.tasks.evaluate import explicit_negatives, stage
 from oneclass.tasks.ingest.stage import ingest
 from oneclass.tasks.split.settings import SplitSettings
+from oneclass.tasks.split.stage import SplitPlan
 from oneclass.tasks.split.stage import split as split_stage
 from oneclass.tasks.stores import fits, matrices, warehouse
 from oneclass.tasks.stores.home import Home, Limits
@@ -109,7 +110,7 @@ def test_the_stage_writes_them_and_a_kept_evaluation_has_them(split, model, tmp_
         fits.store_fit(home, one, "digest", key="k", matrices="m", seconds=1, peak_bytes=1)
     digest = matrices.store_split(home, split)
     for run in ("first", "again"):
-        stage.evaluate(home, run, split.protocol, digest, {"popularity": "digest", "random_graph": "digest"})
+        stage.evaluate(home, run, split.protocol, [(digest, {"popularity": "digest", "random_graph": "digest"})])
     with warehouse.open_warehouse(home, read_only=True) as connection:
         found = connection.execute("select * from evaluation.considered order by all").fetchall()
         bins = connection.execute(
@@ -131,7 +132,7 @@ def prepare_split(home, threshold):
     dataset = load_dataset("demo", home.root)
     ingest(home, dataset, logs, "run")
     binarize(home, BinarizeSettings(threshold=threshold), "run")
-    made = split_stage(home, SplitSettings(), "run", protocols=["leave_one_out"], seed=0, ids_are_numbers=True)
+    made = split_stage(home, "run", SplitPlan(SplitSettings(), ["leave_one_out"], seed=0, ids_are_numbers=True))
     return matrices.load_split(home, made.digests["leave_one_out"])
 
 

@@ -24,7 +24,7 @@ from oneclass.tasks.ingest.stage import ingest
 from oneclass.tasks.metric_registry import choose_metrics
 from oneclass.tasks.protocols import list_splits
 from oneclass.tasks.split.settings import SplitSettings
-from oneclass.tasks.split.stage import split
+from oneclass.tasks.split.stage import SplitPlan, split
 from tests.conftest import home_in, query_rows
 from tests.tasks.conftest import train_model
 from tests.typed import read_page
@@ -112,7 +112,7 @@ def field_metrics(tmp_path, monkeypatch):
 
 def fit_splits(home, protocol, run_id, settings=None, models=("popularity",)):
     """Split and fit; returns a digest and its fits for each split of the protocol."""
-    digests = split(home, SplitSettings(**settings or {}), run_id, protocols=[protocol], seed=0).digests
+    digests = split(home, run_id, SplitPlan(SplitSettings(**settings or {}), [protocol], seed=0)).digests
     fitted = []
     for name in list_splits(protocol, digests):
         common = {"protocol": name, "run_id": run_id}
@@ -125,8 +125,7 @@ def fit_splits(home, protocol, run_id, settings=None, models=("popularity",)):
 
 
 def run_stages(home, protocol, run_id="run", settings=None, models=("popularity",), **options):
-    (digest, first), *further = fit_splits(home, protocol, run_id, settings, models)
-    return evaluate(home, run_id, protocol, digest, first, further=further, **options)
+    return evaluate(home, run_id, protocol, fit_splits(home, protocol, run_id, settings, models), **options)
 
 
 def load_rows(home, where="true", columns=COLUMNS, table="strata"):

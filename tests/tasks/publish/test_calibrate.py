@@ -13,7 +13,7 @@ from oneclass.tasks.ingest.stage import ingest
 from oneclass.tasks.publish.calibrate import calibrate_like
 from oneclass.tasks.recommend.like_calibration import UNCALIBRATED
 from oneclass.tasks.split.settings import SplitSettings
-from oneclass.tasks.split.stage import split
+from oneclass.tasks.split.stage import SplitPlan, split
 from oneclass.tasks.stores import fits, matrices
 from oneclass.tasks.stores.home import Home, Limits
 from oneclass.tasks.train import load_or_fit
@@ -29,7 +29,7 @@ def demo_fits(tmp_path_factory):
     ingest(home, load_dataset("demo", home.root), logs, "run")
     binarize(home, BinarizeSettings(threshold=4, explicit_negatives=True), "run")
     protocol = "strong_generalization"
-    digest = split(home, SplitSettings(), "run", protocols=[protocol], seed=0, ids_are_numbers=True).digests[protocol]
+    digest = split(home, "run", SplitPlan(SplitSettings(), [protocol], seed=0, ids_are_numbers=True)).digests[protocol]
     digests = {
         name: load_or_fit(home, digest, name, MODELS[name].Settings(**given), 0).digest
         for name, given in FITTED.items()

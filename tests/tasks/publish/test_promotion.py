@@ -21,7 +21,7 @@ from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.publish.stage import publish
 from oneclass.tasks.rules.settings import Rules
 from oneclass.tasks.split.settings import SplitSettings
-from oneclass.tasks.split.stage import split
+from oneclass.tasks.split.stage import SplitPlan, split
 from oneclass.tasks.stores import checksums, publications, runs, warehouse
 from tests.conftest import home_in, query_rows, two_tastes
 from tests.tasks.conftest import publish_fit, train_model
@@ -35,7 +35,7 @@ MADE_WITH = gates.describe_settings({"threshold": 1, "explicit_negatives": True}
 
 def prepare_splits(home):
     binarize(home, BinarizeSettings(), "x")
-    return split(home, SplitSettings(held_out_share=0.25), "x", protocols=[PROTOCOL], seed=1).digests
+    return split(home, "x", SplitPlan(SplitSettings(held_out_share=0.25), [PROTOCOL], seed=1)).digests
 
 
 def fit_model(home, run_id, digests, protocol, model, **settings):
@@ -70,7 +70,7 @@ def first(tmp_path_factory):
     with runs.record_run(home, "first", "backfill", {"models": {"mrf_dense": {}, "popularity": {}}, "seed": 0}):
         digests = prepare_splits(home)
         fits = {model: fit_model(home, "first", digests, PROTOCOL, model) for model in SETTINGS}
-        evaluate(home, "first", PROTOCOL, digests[PROTOCOL], fits)
+        evaluate(home, "first", PROTOCOL, [(digests[PROTOCOL], fits)])
         assert run_night(home, "first", digests).promoted
     return home, digests
 
@@ -164,7 +164,7 @@ def test_the_configuration_that_stands_is_assessed_on_newer_edges_in_place_of_a_
 @pytest.mark.usefixtures("few_items")
 def test_a_champion_that_reads_an_order_which_tonights_split_lacks_is_not_fitted(home, digests, caplog):
     settings = SplitSettings(held_out_share=0.25, order=True)
-    ordered = split(home, settings, "x", protocols=[PROTOCOL], seed=1).digests
+    ordered = split(home, "x", SplitPlan(settings, [PROTOCOL], seed=1)).digests
     wide = PublishSettings(top_n=5, margin=1e9)
     assert run_night(home, "second", ordered, limits=wide, recency_exponent=1.0).promoted
     decision = run_night(home, "third", digests, limits=wide)

@@ -36,7 +36,7 @@ def fit_night(home, run_id, model):
 def publish_second(home):
     spec = json.loads((home.root / "second.json").read_text())
     settings = PublishSettings(top_n=4)
-    publish_fit(home, "second", settings, *spec, declared=DeclaredRules(), seen_items=True)
+    publish_fit(home, "second", settings, *spec, declared=DeclaredRules(), exclude_seen=False)
 
 
 @pytest.fixture(scope="module")

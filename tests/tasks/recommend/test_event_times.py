@@ -8,13 +8,14 @@ import pytest
 from oneclass.models.registry import MODELS
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
+from oneclass.tasks.binarize.weights import LikeSelection
 from oneclass.tasks.evaluate.stage import evaluate
 from oneclass.tasks.protocols import ALL_EDGES
 from oneclass.tasks.publish import manual
 from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.recommend import load
 from oneclass.tasks.split.settings import SplitSettings
-from oneclass.tasks.split.stage import split
+from oneclass.tasks.split.stage import SplitPlan, split
 from oneclass.tasks.stores import matrices, runs
 from tests.conftest import home_in, log_into
 from tests.tasks.conftest import publish_fit, train_model
@@ -37,13 +38,13 @@ def published(tmp_path_factory):
     described = {"models": {"repeat": SETTINGS.model_dump(mode="json")}, "seed": 0, "since": None, "until": None}
     with runs.record_run(home, "run", "backfill", {**described, "binarize": LIKES.model_dump(mode="json")}):
         binarize(home, LIKES, "run")
-        settings = SplitSettings(held_out_share=0.2)
-        digests = split(home, settings, "run", protocols=[PROTOCOL], seed=1, likes=LIKES, times=True).digests
+        plan = SplitPlan(SplitSettings(held_out_share=0.2), [PROTOCOL], 1, LikeSelection(LIKES), times=True)
+        digests = split(home, "run", plan).digests
         made = {
             protocol: train_model(home, digests[protocol], "repeat", SETTINGS, protocol=protocol).digest
             for protocol in (PROTOCOL, ALL_EDGES)
         }
-        evaluate(home, "run", PROTOCOL, digests[PROTOCOL], {"repeat": made[PROTOCOL]})
+        evaluate(home, "run", PROTOCOL, [(digests[PROTOCOL], {"repeat": made[PROTOCOL]})])
         fit = "repeat", "score", made[ALL_EDGES], digests[ALL_EDGES]
         publish_fit(home, "run", PublishSettings(top_n=5), *fit)
     return home, digests[ALL_EDGES]

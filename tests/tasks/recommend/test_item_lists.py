@@ -17,7 +17,7 @@ from oneclass.tasks.ingest.stage import ingest
 from oneclass.tasks.protocols import ALL_EDGES
 from oneclass.tasks.recommend import load
 from oneclass.tasks.split.settings import SplitSettings
-from oneclass.tasks.split.stage import split
+from oneclass.tasks.split.stage import SplitPlan, split
 from tests.conftest import home_in
 from tests.tasks.conftest import publish_model
 from tests.tasks.serve.test_list_routes import Asker
@@ -46,7 +46,7 @@ def listed(tmp_path_factory):
     items = AttributeTable(file=str(folder / "items.csv"), category=["genre"])
     ingest(home, Dataset(name="small", items=items), [log], "run")
     binarize(home, BinarizeSettings(), "run")
-    digests = split(home, SplitSettings(), "run", protocols=["leave_one_out"], seed=1).digests
+    digests = split(home, "run", SplitPlan(SplitSettings(), ["leave_one_out"], seed=1)).digests
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("oneclass.tasks.publish.lists.WINDOWS", (5, 30))
         patch.setattr("oneclass.tasks.publish.lists.LENGTH", 6)

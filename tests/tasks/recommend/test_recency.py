@@ -16,7 +16,7 @@ from oneclass.tasks.publish import manual
 from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.recommend import load
 from oneclass.tasks.split.settings import SplitSettings
-from oneclass.tasks.split.stage import split
+from oneclass.tasks.split.stage import SplitPlan, split
 from oneclass.tasks.stores import fits, matrices, runs, warehouse
 from tests.conftest import home_in, log_into
 from tests.tasks.conftest import publish_fit, train_model
@@ -41,12 +41,12 @@ def published(tmp_path_factory):
     with runs.record_run(home, "run", "backfill", described):
         binarize(home, BinarizeSettings(), "run")
         settings = SplitSettings(held_out_share=0.2, order=True)
-        digests = split(home, settings, "run", protocols=[PROTOCOL], seed=1).digests
+        digests = split(home, "run", SplitPlan(settings, [PROTOCOL], seed=1)).digests
         made = {
             (model, protocol): train_model(home, digests[protocol], model, SETTINGS[model], protocol=protocol).digest
             for model, protocol in (("mrf_dense", PROTOCOL), ("slim", PROTOCOL), ("mrf_dense", ALL_EDGES))
         }
-        evaluate(home, "run", PROTOCOL, digests[PROTOCOL], {model: made[model, PROTOCOL] for model in SETTINGS})
+        evaluate(home, "run", PROTOCOL, [(digests[PROTOCOL], {model: made[model, PROTOCOL] for model in SETTINGS})])
         fit = "mrf_dense", "score", made["mrf_dense", ALL_EDGES], digests[ALL_EDGES]
         publish_fit(home, "run", PublishSettings(top_n=5), *fit)
     return home, {user: [item for one, item, *_ in events if one == user] for user, *_ in events}

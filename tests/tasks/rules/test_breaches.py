@@ -38,7 +38,7 @@ def shops(built, tmp_path_factory):
     shops = {}
     for number, declared in enumerate((DECLARED, AGAIN)):
         shop = built.copy_to(home_in(tmp_path_factory.mktemp(f"shop{number}")))
-        shop.publish("run", declared, seen_items=declared is AGAIN)
+        shop.publish("run", declared, exclude_seen=declared is not AGAIN)
         shops[declared.model_dump_json()] = shop
     return shops
 

@@ -28,7 +28,7 @@ from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.recommend import load
 from oneclass.tasks.rules.settings import DeclaredRules, Placement, Rules
 from oneclass.tasks.split.settings import SplitSettings
-from oneclass.tasks.split.stage import split
+from oneclass.tasks.split.stage import SplitPlan, split
 from oneclass.tasks.stores import matrices, runs, warehouse
 from tests.conftest import home_in, log_into
 from tests.tasks.conftest import publish_fit, train_model
@@ -93,7 +93,7 @@ class RuledShop:
         )
         binarize(home, BinarizeSettings(), "run")
         self.store(drawn)
-        splits = split(home, SplitSettings(held_out_share=0.2), "run", protocols=["leave_one_out"], seed=1)
+        splits = split(home, "run", SplitPlan(SplitSettings(held_out_share=0.2), ["leave_one_out"], seed=1))
         self.digest = splits.digests[ALL_EDGES]
         self.fit = train_model(home, self.digest, MODEL, MODELS[MODEL].Settings(l2=2.0)).digest
         with warehouse.open_warehouse(home) as connection:
@@ -305,7 +305,7 @@ def test_pages_batches_and_similar_items_obey_them(ruled):
 def test_items_come_again_only_after_days(built, tmp_path):
     shop = built.copy_to(home_in(tmp_path))
     rules = Rules(again_after_days=7.5)
-    recommender = shop.publish("again", DeclaredRules(rules=rules), seen_items=True)
+    recommender = shop.publish("again", DeclaredRules(rules=rules), exclude_seen=False)
     last_day = max((user + item) % 20 for user, item in shop.bought)
     recent = [set() for _ in shop.user_ids]
     for user, item in shop.bought:

@@ -14,7 +14,7 @@ from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.split.settings import SplitSettings
-from oneclass.tasks.split.stage import split
+from oneclass.tasks.split.stage import SplitPlan, split
 from oneclass.tasks.stores import matrices, runs, warehouse
 from tests.conftest import query_rows
 
@@ -119,7 +119,7 @@ def test_an_older_homes_given_split_has_no_places_and_is_tuned_on_a_draw(older, 
         connection.execute("insert into raw.events values ('u0', 'i3', 1, null, 2, 1)")
     with runs.record_run(older, "new", "backfill", {}):
         binarize(older, BinarizeSettings(), "new")
-        digests = split(older, SplitSettings(), "new", protocols=["given"], seed=0, given_files=([1], [2])).digests
+        digests = split(older, "new", SplitPlan(SplitSettings(), ["given"], seed=0, given_files=([1], [2]))).digests
     assert matrices.load_split(older, digests["given"]).latest_mask is None
     assert "given, validation: drawn at random, for the training file has neither places" in caplog.text
 

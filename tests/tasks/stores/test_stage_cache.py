@@ -66,7 +66,7 @@ def run_stages(home, *, threshold=2, seed=3):
     """The stages from binarize to diagnose; what they return."""
     binarized = binarize_stage.binarize(home, BinarizeSettings(threshold=threshold), "r1")
     protocols = ["strong_generalization", "leave_one_out"]
-    splits = split_stage.split(home, SplitSettings(held_out_share=0.2), "r1", protocols=protocols, seed=seed)
+    splits = split_stage.split(home, "r1", split_stage.SplitPlan(SplitSettings(held_out_share=0.2), protocols, seed))
     return binarized, splits, diagnose_stage.diagnose(home, "r1", seed)
 
 

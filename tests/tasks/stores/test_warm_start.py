@@ -18,7 +18,7 @@ from oneclass.tasks.demo.story import DemoSettings, make_demo
 from oneclass.tasks.ingest.stage import ingest
 from oneclass.tasks.protocols import ALL_EDGES
 from oneclass.tasks.split.settings import SplitSettings
-from oneclass.tasks.split.stage import split
+from oneclass.tasks.split.stage import SplitPlan, split
 from oneclass.tasks.stores import fits, matrices, runs, warehouse
 from oneclass.tasks.stores.matrices import Part
 from oneclass.tasks.stores.warm_start import build_start
@@ -37,7 +37,7 @@ def run_night(
     protocols = ["leave_one_out", "strong_generalization"]
     with runs.record_run(home, run_id, "nightly-retrain", {}):
         binarize(home, settings or BinarizeSettings(), run_id)
-        digest = split(home, SplitSettings(), run_id, protocols=protocols, seed=split_seed).digests[protocol]
+        digest = split(home, run_id, SplitPlan(SplitSettings(), protocols, seed=split_seed)).digests[protocol]
         fit = train_model(home, digest, model, of, protocol=protocol, run_id=run_id, warm=warm)
         with warehouse.open_warehouse(home) as connection:  # what an evaluation leaves
             connection.execute(
@@ -187,7 +187,7 @@ WMF_SETTINGS = MODELS["wmf"].Settings(factors=4, iterations=1)
 def test_a_hundredth_of_the_targets_may_have_been_trained_on(home, caplog, leaked, begins):
     two_tastes(home)
     binarize(home, BinarizeSettings(), "run")
-    digest = split(home, SplitSettings(), "run", protocols=["leave_one_out"], seed=1).digests[ALL_EDGES]
+    digest = split(home, "run", SplitPlan(SplitSettings(), ["leave_one_out"], seed=1)).digests[ALL_EDGES]
     fit = train_model(home, digest, "wmf", WMF_SETTINGS)
     before = matrices.load_split(home, digest)
     known = before.train.toarray() > 0

@@ -23,7 +23,7 @@ from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
 from oneclass.tasks.protocols import NEXT_EVENTS_VALIDATION
 from oneclass.tasks.split.settings import SplitSettings
-from oneclass.tasks.split.stage import split
+from oneclass.tasks.split.stage import SplitPlan, split
 from oneclass.tasks.stores import matrices, warehouse
 from oneclass.tasks.tuning import auto, halving, trial
 from oneclass.tasks.tuning.validation import load_validation
@@ -84,7 +84,7 @@ def add_log(home, users, file_id):
     liked = [generator.choice(60, size=12, replace=False, p=share / share.sum()) for _ in range(users)]
     log_into(home, [(f"{file_id}u{u}", f"i{i}", 1) for u, items in enumerate(liked) for i in items], file_id=file_id)
     binarize(home, BinarizeSettings(), "run")
-    return split(home, SplitSettings(held_out_share=0.3), "run", protocols=(PROTOCOL,), seed=1).digests
+    return split(home, "run", SplitPlan(SplitSettings(held_out_share=0.3), (PROTOCOL,), seed=1)).digests
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +115,7 @@ def tune_dial(home, digests, run_id="run", **asked):
     """The dial's settings after `tune`, and its row."""
     models = {"dial": DialSettings(), "popularity": Popularity.Settings()}
     asked = {"models": models, "when": "auto", "day": DAY, "seed": 1} | asked
-    of_request = ("when", "given", "tuned", "share")
+    of_request = ("when", "given", "tuned", "share", "day")
     wanted = auto.SearchRequest(**{name: asked.pop(name) for name in of_request if name in asked})
     found = auto.tune(home, run_id, protocol=PROTOCOL, digests=digests, request=wanted, **asked)
     assert found.keys() == {"dial", "popularity"}
@@ -359,9 +359,10 @@ def test_the_search_of_a_run_weighs_recent_likes(home, order, given, expected):
         events += [(f"u{user}", f"i{item}", 1, datetime(2026, 1, day)) for day, item in enumerate(items, 1)]
     log_into(home, events)
     binarize(home, BinarizeSettings(), "run")
-    digests = split(home, SplitSettings(order=order), "run", protocols=["next_events"], seed=1).digests
+    digests = split(home, "run", SplitPlan(SplitSettings(order=order), ["next_events"], seed=1)).digests
     assert NEXT_EVENTS_VALIDATION in digests
-    models, request = {"item_knn": MODELS["item_knn"].Settings()}, auto.SearchRequest("auto", {"item_knn": given})
+    models = {"item_knn": MODELS["item_knn"].Settings()}
+    request = auto.SearchRequest("auto", {"item_knn": given}, day=DAY)
     asked = {"protocol": "next_events", "digests": digests, "models": models, "request": request, "seed": 1}
-    found = [auto.tune(home, run_id, day=DAY, **asked)["item_knn"] for run_id in ("first", "second")]
+    found = [auto.tune(home, run_id, **asked)["item_knn"] for run_id in ("first", "second")]
     assert (found[0].recency_exponent > 0) == expected and found[1] == found[0]

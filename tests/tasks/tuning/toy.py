@@ -11,7 +11,7 @@ from oneclass.models.settings import Choice, ModelSettings, NumericRange
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
 from oneclass.tasks.split.settings import SplitSettings
-from oneclass.tasks.split.stage import split
+from oneclass.tasks.split.stage import SplitPlan, split
 from tests.conftest import log_into
 
 PROTOCOLS = ("strong_generalization", "leave_one_out", "given")
@@ -65,5 +65,5 @@ def split_toy_log(home, protocols=PROTOCOLS):
     log_into(home, [(f"u{u}", f"i{i}", 1) for u, items in enumerate(liked) for i in items[:11]])
     log_into(home, [(f"u{u}", f"i{i}", 1) for u, items in enumerate(liked) for i in items[11:]], file_id=2)
     binarize(home, BinarizeSettings(), "run")
-    settings = SplitSettings(held_out_share=0.3)
-    return split(home, settings, "run", protocols=protocols, seed=1, given_files=((1,), (2,))).digests
+    plan = SplitPlan(SplitSettings(held_out_share=0.3), protocols, seed=1, given_files=((1,), (2,)))
+    return split(home, "run", plan).digests
