@@ -4,7 +4,7 @@ import json
 import logging
 import re
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date, timedelta
 from typing import Any
 
@@ -25,28 +25,8 @@ UNIT_DAYS = {"d": 1, "w": 7}
 IRRELEVANT_SETTINGS = ("sources", "limits", "files", "ingest", "until", "seen_items")
 
 
-@dataclass(frozen=True)
-class ReplayedDay:
-    """A day whose end bounds the events of one run.
-
-    Attributes:
-        run_id: the run that did it, or None if it is missing.
-    """
-
-    day: date
-    run_id: str | None
-
-
-def list_days(since: date, until: date, every: str) -> list[date]:
-    """List the days from `since` to `until`, both included, at steps such as `1d` or `2w`.
-
-    Raises:
-        InputError: the step is not a number of days or weeks.
-    """
-    if not (step := re.fullmatch(r"([1-9]\d{0,3})([dw])", every)):
-        raise InputError(f"--every {every}: write a number of days or weeks, such as 1d or 2w.")
-    step_days = int(step[1]) * UNIT_DAYS[step[2]]
-    return [since + timedelta(days) for days in range(0, (until - since).days + 1, step_days)]
+# The run that did each night, by the day whose end bounds its events; None if it is missing.
+Nights = dict[date, str | None]
 
 
 def prepare_replay(given: ReplayParameters) -> RunSettings | str:
@@ -56,32 +36,36 @@ def prepare_replay(given: ReplayParameters) -> RunSettings | str:
         InputError: `--every` without a first and a last night, a step that is not in days or weeks, or as
             `prepare_run`.
     """
-    _requested_days(given)
+    _list_days(given)
     parameters = given.to_backfill(since=None, until=None)
     if not given.dry_run:
         scan_sources(parameters)
     run = resolve_settings(parameters)
-    nights = plan_replay(given, run)
-    if given.dry_run or not _missing_days(nights):
-        return format_plan(given, run, nights)
+    nights = _plan_nights(given, run)
+    if given.dry_run or all(nights.values()):
+        return _format_plan(given, run, nights)
     check_home(run)
     return run
 
 
-def _requested_days(given: ReplayParameters) -> list[date]:
+def _list_days(given: ReplayParameters) -> list[date]:
+    """List the days from the first to the last, both included, at steps such as `1d` or `2w`."""
     if given.every is None or given.since is None or given.until is None:
         raise InputError("--every and --dry-run: give --since DATE --until DATE --every STEP, such as --every 1d.")
-    return list_days(given.since, given.until, given.every)
+    if not (step := re.fullmatch(r"([1-9]\d{0,3})([dw])", given.every)):
+        raise InputError(f"--every {given.every}: write a number of days or weeks, such as 1d or 2w.")
+    step_days = int(step[1]) * UNIT_DAYS[step[2]]
+    return [given.since + timedelta(days) for days in range(0, (given.until - given.since).days + 1, step_days)]
 
 
-def plan_replay(given: ReplayParameters, run: RunSettings) -> list[ReplayedDay]:
-    """List the requested nights with the runs in the warehouse that did them.
+def _plan_nights(given: ReplayParameters, run: RunSettings) -> Nights:
+    """Find the runs in the warehouse that did the requested nights.
 
     A run did a night if it completed with the same settings on the events up to the end of that day, and no log with
     such events was ingested or deleted afterwards.
     """
     done = dict(_completed_days(run))
-    return [ReplayedDay(day, done.get(day)) for day in _requested_days(given)]
+    return {day: done.get(day) for day in _list_days(given)}
 
 
 def _completed_days(run: RunSettings) -> Iterator[tuple[date, str]]:
@@ -109,10 +93,6 @@ def _relevant_settings(settings: dict[str, Any], described: Collection[str]) -> 
     return {**relevant, **current, "models": models}
 
 
-def _missing_days(nights: list[ReplayedDay]) -> list[date]:
-    return [night.day for night in nights if night.run_id is None]
-
-
 def replay(given: ReplayParameters, run: RunSettings) -> str:
     """Run every missing night, the earliest first, and return the plan as text.
 
@@ -120,20 +100,20 @@ def replay(given: ReplayParameters, run: RunSettings) -> str:
     """
     from oneclass.flows.pipeline import backfill
 
-    missing = _missing_days(plan_replay(given, run))
+    missing = [day for day, run_id in _plan_nights(given, run).items() if run_id is None]
     for number, day in enumerate(missing, 1):
         logger.info("night %s, %d of %d", day, number, len(missing))
         with hand_over(replace(run, until=day)):
             backfill(**given.to_backfill(since=None, until=day).model_dump())
-    return format_plan(given, run, plan_replay(given, run))
+    return _format_plan(given, run, _plan_nights(given, run))
 
 
-def format_plan(given: ReplayParameters, run: RunSettings, nights: list[ReplayedDay]) -> str:
+def _format_plan(given: ReplayParameters, run: RunSettings, nights: Nights) -> str:
     """Format the nights as text, one line each, and the spread of next_events over the cuts of those that are done."""
-    done = sum(night.run_id is not None for night in nights)
-    head = f"{given.dataset}, every {given.every}: {len(nights)} nights, {done} done, {len(nights) - done} missing"
-    lines = [head, *(f"{night.day}  {f'run {night.run_id}' if night.run_id else 'missing'}" for night in nights)]
-    return "\n".join(lines + _format_spread(run, [night.run_id for night in nights if night.run_id]))
+    run_ids = [run_id for run_id in nights.values() if run_id]
+    counts = f"{len(nights)} nights, {len(run_ids)} done, {len(nights) - len(run_ids)} missing"
+    lines = [f"{day}  {f'run {run_id}' if run_id else 'missing'}" for day, run_id in nights.items()]
+    return "\n".join([f"{given.dataset}, every {given.every}: {counts}", *lines, *_format_spread(run, run_ids)])
 
 
 def _format_spread(run: RunSettings, run_ids: list[str]) -> list[str]:
@@ -144,13 +124,8 @@ def _format_spread(run: RunSettings, run_ids: list[str]) -> list[str]:
     with warehouse.open_warehouse(run.home, read_only=True) as connection:
         lists = warehouse.select(connection, "runs/spread", metric=metric, run_ids=run_ids).to_dicts()
     rows = [
-        [
-            row["model"],
-            "" if row["score"] == "score" else row["score"],
-            f"{row['mean']:.4f} ± {row['spread']:.4f}",
-            f"{row['lowest']:.4f} to {row['highest']:.4f}",
-            f"{row['cuts']}",
-        ]
+        [row["model"], "" if row["score"] == "score" else row["score"], f"{row['mean']:.4f} ± {row['spread']:.4f}"]
+        + [f"{row['lowest']:.4f} to {row['highest']:.4f}", f"{row['cuts']}"]
         for row in lists
     ]
     header = ["model", "score", f"{metric}, mean ± deviation", "range", "cuts"]

@@ -141,10 +141,9 @@ def find_deciding_protocol(connection: duckdb.DuckDBPyConnection, run_id: str) -
     If no split had validation users to choose by (`choose_publish_protocol`), it is the first protocol that the run
     evaluated.
     """
-    values = {"choosing": list(PUBLISH_PROTOCOLS), "protocols": list(PUBLISH_PROTOCOLS | PROTOCOLS)}
-    found = warehouse.select(
-        connection, "evaluate/deciding_protocol", run_id=run_id, metric=VALIDATION_METRIC, **values
-    )
+    values = {"run_id": run_id, "metric": VALIDATION_METRIC}
+    values |= {"choosing": list(PUBLISH_PROTOCOLS), "protocols": list(PUBLISH_PROTOCOLS | PROTOCOLS)}
+    found = warehouse.select(connection, "evaluate/deciding_protocol", **values)
     return found.item() if len(found) else None
 
 
