@@ -65,7 +65,7 @@ class ModelRun:
         self.fits = {name: {} for name in names}
         models = {name: settings for name, settings in self.run.models.items() if name != BLEND_MODEL}
         pending = {name: self._submit_fits(name, dict.fromkeys(names, settings)) for name, settings in models.items()}
-        for number, model in enumerate(models, 1):
+        for number, model in enumerate(models if names else (), 1):
             logger.info("model %d of %d: %s", number, len(models), model)
             self._train(model, pending[model], is_needed=len(self.failed) == len(models) - 1)
         if BLEND_MODEL not in self.run.models:

@@ -6,6 +6,7 @@ import re
 import shutil
 import sys
 import time
+from collections import Counter
 from uuid import UUID
 
 import httpx
@@ -13,7 +14,13 @@ import pytest
 from prefect import flow
 from prefect.client.base import PrefectHttpxSyncClient
 from prefect.client.orchestration import get_client
-from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterFlowRunId, ArtifactFilterKey
+from prefect.client.schemas.filters import (
+    ArtifactFilter,
+    ArtifactFilterFlowRunId,
+    ArtifactFilterKey,
+    FlowRunFilter,
+    FlowRunFilterId,
+)
 from prefect.flow_engine import run_flow
 
 from oneclass.flows import commands
@@ -71,6 +78,18 @@ def test_the_summary_says_what_is_published_by_the_protocol_that_decided(two_run
 def latest_run(home):
     with warehouse.open_warehouse(home, read_only=True) as connection:
         return connection.execute("select max_by(run_id, started_at) from operations.runs").fetchone()[0]
+
+
+def test_a_run_has_one_task_for_each_model_and_one_for_what_is_published(two_runs):
+    expected, found = {"train-popularity": 1, "train-mrf_dense": 2, "train-bpr_uniform": 1}, Counter()
+    of_run = FlowRunFilter(id=FlowRunFilterId(any_=[UUID(latest_run(two_runs))]))
+    until = time.monotonic() + 10
+    while found != expected and time.monotonic() < until:  # task runs reach the server a little later
+        with get_client(sync_client=True) as client:
+            names = [task.name for task in client.read_task_runs(flow_run_filter=of_run)]
+        found = Counter(name for name in names if name.startswith("train"))
+        time.sleep(0.1)
+    assert found == expected
 
 
 def test_a_run_shows_its_contracts_in_one_table(two_runs):
