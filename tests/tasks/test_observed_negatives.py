@@ -51,11 +51,8 @@ def disliked_pairs(events):
 def split_home(home, *, observed=True):
     likes = BinarizeSettings(threshold=THRESHOLD, explicit_negatives=observed)
     binarize(home, likes, "run")
-    return split(
-        home,
-        "run",
-        SplitPlan(SplitSettings(held_out_share=0.2), PROTOCOLS, seed=1, likes=LikeSelection(likes)),
-    ).digests
+    plan = SplitPlan(SplitSettings(held_out_share=0.2), PROTOCOLS, seed=1, likes=LikeSelection(likes))
+    return split(home, "run", plan).digests
 
 
 def load_pairs(home, matrix, users, items):

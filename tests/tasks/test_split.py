@@ -349,11 +349,8 @@ def test_leave_one_out_of_a_sample_of_users_leaves_all_edges_of_the_others(home,
 def test_a_log_that_leaves_nothing_to_train_on_lacks_that_protocol_alone(home, log_events, caplog):
     log_events([("a", "x", 1), ("a", "y", 1), ("b", "x", 1)])
     binarize(home, BinarizeSettings(), "run")
-    made = split(
-        home,
-        "run",
-        SplitPlan(SplitSettings(min_user_edges=5), ["strong_generalization", "leave_one_out"], seed=1),
-    )
+    plan = SplitPlan(SplitSettings(min_user_edges=5), ["strong_generalization", "leave_one_out"], seed=1)
+    made = split(home, "run", plan)
     assert set(made.digests) == {"leave_one_out", ALL_EDGES}
     assert "strong_generalization: left out, because no edge is left to train on" in caplog.text
 

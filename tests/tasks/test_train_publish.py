@@ -39,11 +39,8 @@ def split_once(tmp_path_factory):
     home = home_in(tmp_path_factory.mktemp("split"))
     two_tastes(home)
     binarize(home, BinarizeSettings(), "run")
-    return home, split(
-        home,
-        "run",
-        SplitPlan(SplitSettings(held_out_share=0.2), ["strong_generalization", "leave_one_out"], seed=1),
-    ).digests
+    plan = SplitPlan(SplitSettings(held_out_share=0.2), ["strong_generalization", "leave_one_out"], seed=1)
+    return home, split(home, "run", plan).digests
 
 
 @pytest.fixture(scope="module")
