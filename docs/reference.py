@@ -16,8 +16,8 @@ from pydantic_core import PydanticUndefined
 
 from oneclass import sql
 from oneclass.data_contracts import contracts
-from oneclass.flows import cli, commands
-from oneclass.flows.parameters import Flag
+from oneclass.flows import commands
+from oneclass.flows.parameters import describe_parameters
 from oneclass.models.evaluation import definitions, metrics
 from oneclass.models.evaluation.metrics_at_k import ALIASES
 from oneclass.models.registry import MODELS
@@ -57,19 +57,15 @@ def _head() -> str:
 
 def _commands() -> Iterator[str]:
     yield "## Commands\n\nEach is `python -m flows.NAME` in a checkout and `oneclass NAME` after installation.\n"
-    for name, command in commands.COMMANDS.items():
-        yield f"### {name}\n\n{_sentence(command.summary)}\n"
-        fields = command.parameters.model_fields.items()
-        rows = ((_flag(flag, field), _default(field), field.description) for flag, field in fields)
+    for name in commands.COMMANDS:
+        app = commands.build_app(name)
+        yield f"### {name}\n\n{' '.join(app.help.split(chr(10) * 2)[0].split())}\n"
+        given, *flags, _ = app.assemble_argument_collection()
+        meanings = describe_parameters(given.hint)
+        rows = ((_code(flag.name), _default(flag.field_info.default), meanings[flag.field_info.name]) for flag in flags)
         yield _table(("flag", "default", "meaning"), rows)
     yield "Each also takes `--debug`, which shows tracebacks, and `--version`.\n\n### Exit statuses\n"
-    yield _table(("status", "when"), ((str(status), when) for status, when in cli.EXIT_STATUSES.items()))
-
-
-def _flag(name: str, field: FieldInfo) -> str:
-    (flag,) = (one for one in field.metadata if isinstance(one, Flag))
-    values = flag.metavar if isinstance(flag.metavar, tuple) else (flag.metavar,)
-    return _code(" ".join([cli.flag_name(name, field), *values]).strip())
+    yield _table(("status", "when"), ((str(status), when) for status, when in commands.EXIT_STATUSES.items()))
 
 
 def _settings() -> Iterator[str]:
@@ -93,7 +89,7 @@ def _section(name: str, kind: type[BaseModel]) -> str:
 
 def _fields_table(kind: type[BaseModel]) -> str:
     fields = kind.model_fields.items()
-    rows = ((_code(name), _type(field), _default(field), field.description) for name, field in fields)
+    rows = ((_code(name), _type(field), _default(field.default), field.description) for name, field in fields)
     return _table(("name", "type", "default", "meaning"), rows)
 
 
@@ -118,9 +114,8 @@ def _type(field: FieldInfo) -> str:
     return " ".join([words, ", ".join(bounds)]).strip()
 
 
-def _default(field: FieldInfo) -> str:
-    default = field.default
-    if default is PydanticUndefined:
+def _default(default: Any) -> str:
+    if default in (PydanticUndefined, inspect.Parameter.empty):
         return "required"
     if default is None or default in ([], {}):
         return "none"

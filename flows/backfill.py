@@ -1,10 +1,35 @@
-"""Run the command: the whole pipeline over named logs, or over the landing folder.
+"""The whole pipeline over named logs, or over the landing folder."""
 
-python -m flows.backfill --dataset ml-1m --source ratings.csv
-python -m flows.backfill --dataset ml-100k --since 1998-01-01 --until 1998-03-31 --every 1w --dry-run
-"""
+from typing import TYPE_CHECKING
 
-from oneclass.flows import commands
+from oneclass.flows.commands import run_as_program
+from oneclass.flows.parameters import ReplayParameters
+
+if TYPE_CHECKING:
+    from oneclass.flows.settings import RunSettings
+
+
+def prepare(given: ReplayParameters) -> "RunSettings | str":
+    """Check the run, or the nights of a replay."""
+    from oneclass.flows import run_hooks
+
+    if given.every is None and not given.dry_run:
+        return run_hooks.prepare_run(given)
+    from oneclass.flows import replay
+
+    with run_hooks.notify_startup_failure(given):
+        return replay.prepare_replay(given)
+
+
+def backfill(given: ReplayParameters, run: "RunSettings") -> str:
+    """From raw logs to published tables."""
+    from oneclass.flows import pipeline, replay, run_hooks
+
+    if given.every is not None:
+        return replay.replay(given, run)
+    with run_hooks.hand_over(run):
+        return pipeline.format_result(pipeline.backfill(**vars(given.to_backfill())))
+
 
 if __name__ == "__main__":
-    commands.run_as_program("backfill")
+    run_as_program("backfill")

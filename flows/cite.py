@@ -1,10 +1,31 @@
-"""Run the command: write the folder that a paper cites a run by.
+"""Write the folder that a paper cites a run by."""
 
-python -m flows.cite --dataset ml-1m
-python -m flows.cite --dataset ml-1m --run 0f640e2b-61c9-4662-a55b-a21ab97a63ff --out paper/table
-"""
+from dataclasses import dataclass
+from pathlib import Path
 
-from oneclass.flows import commands
+from oneclass.flows.commands import run_as_program
+from oneclass.flows.parameters import DatasetParameters
+
+
+@dataclass(frozen=True, kw_only=True)
+class CiteParameters(DatasetParameters):
+    """Parameters of `flows.cite`.
+
+    Attributes:
+        run: the evaluated run whose table is cited; by default the latest
+        out: the folder to write; by default HOME/NAME/citations/RUN
+    """
+
+    run: str | None = None
+    out: str | None = None
+
+
+def cite(given: CiteParameters) -> str:
+    """A folder for a paper: a run's table in LaTeX and CSV, and the settings, data and versions behind it."""
+    from oneclass.tasks.citation import write_citation
+
+    return f"Folder: {write_citation(given.find_home()[0], given.run, Path(given.out) if given.out else None)}"
+
 
 if __name__ == "__main__":
-    commands.run_as_program("cite")
+    run_as_program("cite")

@@ -1,9 +1,34 @@
-"""Run the command: the pipeline over the new files in the data set's landing folder, once.
+"""The pipeline over the new files in the data set's landing folder, once."""
 
-The deployment runs the same flow: prefect deployment run nightly-retrain/nightly-retrain --param dataset=ml-1m
-"""
+from typing import TYPE_CHECKING
 
-from oneclass.flows import commands
+from oneclass.flows.commands import run_as_program
+from oneclass.flows.parameters import NightlyRetrainParameters
+from oneclass.tasks.errors import InputError
+
+if TYPE_CHECKING:
+    from oneclass.flows.settings import RunSettings
+
+
+def prepare(given: NightlyRetrainParameters) -> "RunSettings":
+    """Check the run."""
+    from oneclass.flows.run_hooks import prepare_run
+
+    return prepare_run(given)
+
+
+def nightly_retrain(given: NightlyRetrainParameters, run: "RunSettings") -> str:
+    """The nightly run, once."""
+    from prefect.exceptions import CancelledRun
+
+    from oneclass.flows import pipeline, run_hooks
+
+    try:
+        with run_hooks.hand_over(run):
+            return pipeline.format_result(pipeline.nightly_retrain(**vars(given)))
+    except CancelledRun as error:
+        raise InputError(f"{run.dataset.name}: {error}") from error
+
 
 if __name__ == "__main__":
-    commands.run_as_program("nightly_retrain")
+    run_as_program("nightly_retrain")

@@ -1,113 +1,120 @@
-"""The parameters of the flows and commands. Each is declared once, as a flag of a command and a parameter in Prefect.
+"""The parameters of flows and commands, each declared once: a flag of the command line and a field of Prefect's form.
 
-Only pydantic and small modules are imported here, so that `--help` answers at once.
+Cyclopts builds the command line from them, with the descriptions of their docstrings. Neither pydantic nor Prefect is
+imported here, so that `--help` answers at once.
 """
 
 import functools
 import inspect
-from collections.abc import Callable
-from dataclasses import dataclass
+import tomllib
+from collections.abc import Callable, Sequence
+from dataclasses import MISSING, Field, dataclass, field, fields
 from datetime import date
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler
+from cyclopts import Parameter, Token
+from docstring_parser import parse
+
+if TYPE_CHECKING:
+    from oneclass.tasks.datasets import Dataset
+    from oneclass.tasks.stores.home import Home
 
 
-@dataclass(frozen=True)
-class Flag:
-    """How a parameter is given on the command line.
+def parse_assignment(text: str) -> tuple[str, Any]:
+    """Parse `key=value` of `--set`: a dotted name, and a TOML value whose quotes may be omitted.
+
+    Raises:
+        ValueError: it has no `=`, or the name has no dot.
+    """
+    key, equals, value = text.partition("=")
+    if not equals or "." not in key:
+        raise ValueError(f"{text}: write it as name.setting=value, such as binarize.threshold=4.")
+    try:
+        return key.strip(), tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        return key.strip(), value.strip()
+
+
+def _parse_assignments(kind: Any, tokens: Sequence[Token]) -> dict[str, Any]:
+    return dict(parse_assignment(token.value) for token in tokens)
+
+
+def _split_names(kind: Any, tokens: Sequence[Token]) -> list[str]:
+    return [name.strip() for token in tokens for name in token.value.split(",") if name.strip()]
+
+
+Names = Annotated[list[str], Parameter(n_tokens=-1, converter=_split_names)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatasetParameters:
+    """Parameters of every command.
 
     Attributes:
-        metavar: placeholder of the value in `--help`; a tuple with one placeholder per value if their number is fixed;
-            empty for a switch.
-        name: the flag, if it is not named like the parameter.
-        comma_separated: whether a list is written as `A,B` instead of several words.
-        optional: whether the value may be omitted, and is then empty.
+        dataset: a data set, built in or declared in HOME/datasets/NAME.toml; `demo` makes its own log
+        home: the home of all data sets; by default $ONECLASS_HOME, else ./var
     """
 
-    metavar: str | tuple[str, ...] = ""
-    name: str | None = None
-    comma_separated: bool = False
-    optional: bool = False
+    dataset: str
+    home: str | None = None
+
+    def find_home(self) -> "tuple[Home, Dataset]":
+        """Return the data set's home and its declaration."""
+        from oneclass.tasks import datasets
+        from oneclass.tasks.stores import home
+
+        root = home.resolve_root(self.home)
+        dataset = datasets.load_dataset(self.dataset, root)
+        return home.Home(root, dataset.name), dataset
 
 
-@dataclass(frozen=True)
-class AllowedValues:
-    """Lists the values of a parameter in its JSON schema, from which Prefect's pages make a choice.
+@dataclass(frozen=True, kw_only=True)
+class RunParameters(DatasetParameters):
+    """Parameters of every flow.
 
     Attributes:
-        kind: `models` or `protocols`.
+        config: files of settings in TOML: [stage or model] name = value; a later one overrides an earlier one
+        settings: single settings, such as binarize.threshold=4 mrf_dense.l2=500 (in Prefect's UI
+            {"binarize.threshold": 4, "mrf_dense.l2": 500}); they override all files
+        seed: the seed of every random draw; equal seeds give equal bits
+        threads: cores to use; all available ones by default, which is also the maximum
+        memory: memory for DuckDB, such as 4GB, past which it spills to the home; by default a third of the machine's,
+            or of the container's
     """
 
-    kind: str
-
-    def __get_pydantic_json_schema__(self, core_schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        """Return the schema of a string with its values."""
-        from oneclass.tasks import model_names, protocols
-
-        values = model_names.list_models() if self.kind == "models" else list(protocols.PROTOCOLS)
-        return {**handler(core_schema), "enum": values}
-
-
-class DatasetParameters(BaseModel):
-    """Parameters of every command."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-    dataset: Annotated[str, Flag("NAME")] = Field(
-        description="a data set, built in or declared in HOME/datasets/NAME.toml; `demo` makes its own log"
-    )
-    home: Annotated[str | None, Flag("DIR")] = Field(
-        None, description="the home of all data sets; by default $ONECLASS_HOME, else ./var"
-    )
-
-
-class SettingsParameters(DatasetParameters):
-    """Parameters that set the settings of stages and models."""
-
-    config: Annotated[list[str], Flag("FILE")] = Field(
-        [], description="files of settings in TOML: [stage or model] name = value; a later one overrides an earlier one"
-    )
-    settings: Annotated[dict[str, Any], Flag("KEY=VALUE", name="--set")] = Field(
-        {},
-        description="single settings, such as binarize.threshold=4 mrf_dense.l2=500 (in Prefect's UI "
-        '{"binarize.threshold": 4, "mrf_dense.l2": 500}); they override all files',
-    )
-
-
-class RunParameters(SettingsParameters):
-    """Parameters of every flow."""
-
-    seed: Annotated[int, Flag("N")] = Field(0, description="the seed of every random draw; equal seeds give equal bits")
-    threads: Annotated[int | None, Flag("N")] = Field(
-        None, description="cores to use; all available ones by default, which is also the maximum"
-    )
-    memory: Annotated[str | None, Flag("SIZE")] = Field(
-        None,
-        description="memory for DuckDB, such as 4GB, past which it spills to the home; by default a third of the "
-        "machine's, or of the container's",
-    )
+    config: list[str] = field(default_factory=list[str])
+    settings: Annotated[
+        dict[str, Any], Parameter(name="--set", accepts_keys=False, n_tokens=-1, converter=_parse_assignments)
+    ] = field(default_factory=dict[str, Any])
+    seed: int = 0
+    threads: int | None = None
+    memory: str | None = None
 
     def to_backfill(self, **more: Any) -> "BackfillParameters":
         """Return the backfill parameters with these values, and those in `more`."""
-        return BackfillParameters(**{**self.model_dump(include=set(BackfillParameters.model_fields)), **more})
+        names = {one.name for one in fields(BackfillParameters)}
+        return BackfillParameters(**{name: value for name, value in vars(self).items() if name in names} | more)
 
 
-class _SourceParameters(DatasetParameters):
-    source: Annotated[list[str], Flag("PATH")] = Field(
-        [], description="raw log files or folders; by default those in HOME/NAME/landing"
-    )
-    user: Annotated[str | None, Flag("COLUMN")] = Field(
-        None, description="the logs' column of users, as [columns] names it; by number where a file has no header"
-    )
-    item: Annotated[str | None, Flag("COLUMN")] = Field(None, description="the logs' column of items")
-    value: Annotated[str | None, Flag("COLUMN")] = Field(None, description="the logs' column of values; - for none")
-    time: Annotated[list[str], Flag("COLUMN")] = Field(
-        [], description="the logs' column of times, or those of the date and of the time of day; - for none"
-    )
-    event: Annotated[str | None, Flag("COLUMN")] = Field(
-        None, description="the logs' column with the kind of event, with [events]; - to count all kinds alike"
-    )
+@dataclass(frozen=True, kw_only=True)
+class SourceParameters(DatasetParameters):
+    """Parameters of commands that read logs.
+
+    Attributes:
+        source: raw log files or folders; by default those in HOME/NAME/landing
+        user: the logs' column of users, as [columns] names it; by number where a file has no header
+        item: the logs' column of items
+        value: the logs' column of values; - for none
+        time: the logs' column of times, or those of the date and of the time of day; - for none
+        event: the logs' column with the kind of event, with [events]; - to count all kinds alike
+    """
+
+    source: list[str] = field(default_factory=list[str])
+    user: str | None = None
+    item: str | None = None
+    value: str | None = None
+    time: list[str] = field(default_factory=list[str])
+    event: str | None = None
 
     @property
     def columns(self) -> dict[str, str | list[str]]:
@@ -115,246 +122,89 @@ class _SourceParameters(DatasetParameters):
         return {role: name for role in ("user", "item", "value", "time", "event") if (name := getattr(self, role))}
 
 
-class _SplitFilesParameters(DatasetParameters):
-    split_files: Annotated[list[str], Flag(("TRAIN", "TEST"))] = Field(
-        [], description="adjacency lists that come as a split; evaluated by the protocol `given`"
-    )
+@dataclass(frozen=True, kw_only=True)
+class SplitFilesParameters(DatasetParameters):
+    """Parameters of commands that take a log that comes as a split.
+
+    Attributes:
+        split_files: adjacency lists that come as a split, TRAIN and TEST; evaluated by the protocol `given`
+    """
+
+    split_files: list[str] = field(default_factory=list[str])
 
 
-class _ModelsParameters(DatasetParameters):
-    models: Annotated[list[Annotated[str, AllowedValues("models")]], Flag("A,B,...", comma_separated=True)] = Field(
-        [],
-        description="the models to train; by default the data set's list. A class of another package is "
-        "package.module:Class",
-    )
-    protocols: Annotated[list[Annotated[str, AllowedValues("protocols")]], Flag("P,Q", comma_separated=True)] = Field(
-        [],
-        description="the protocols to evaluate by: by default strong_generalization, leave_one_out and, of logs with "
-        "times whose users return, next_events, and of data sets with attributes of items, cold_items; given with "
-        "--split-files",
-    )
+@dataclass(frozen=True, kw_only=True)
+class TrainParameters(RunParameters):
+    """Parameters of flows that train, evaluate and publish.
+
+    Attributes:
+        models: the models to train, such as slim,wmf; by default the data set's list. A class of another package is
+            package.module:Class
+        protocols: the protocols to evaluate by: by default strong_generalization, leave_one_out and, of logs with times
+            whose users return, next_events, and of data sets with attributes of items, cold_items; given with
+            --split-files
+        titles: titles of items, kept with what is published: a table whose columns [titles] in the data set's file
+            names; by default the file that it names
+        workers: fit and judge on a Dask cluster of this many processes of this machine, which ends with the run
+        dask: fit and judge on the Dask cluster of the scheduler there, tls://HOST:PORT, or tcp://HOST:PORT on this
+            machine
+    """
+
+    models: Names = field(default_factory=list[str])
+    protocols: Names = field(default_factory=list[str])
+    titles: str | None = None
+    workers: int | None = None
+    dask: str | None = None
 
 
-class _TitlesParameters(DatasetParameters):
-    titles: Annotated[str | None, Flag("FILE")] = Field(
-        None,
-        description="titles of items, kept with what is published: a table whose columns [titles] in the data set's "
-        "file names; by default the file that it names",
-    )
+@dataclass(frozen=True, kw_only=True)
+class NightlyRetrainParameters(TrainParameters):
+    """Parameters of the flow `nightly-retrain`."""
+
+    dataset: str = "demo"
 
 
-class _ClusterParameters(DatasetParameters):
-    workers: Annotated[int | None, Flag("N")] = Field(
-        None, description="fit and judge on a Dask cluster of N processes of this machine, which ends with the run"
-    )
-    dask: Annotated[str | None, Flag("ADDRESS")] = Field(
-        None, description="fit and judge on the Dask cluster of the scheduler there, tcp://HOST:PORT or tls://HOST:PORT"
-    )
-    dask_unencrypted: Annotated[bool, Flag()] = Field(
-        False, description="with --dask: the scheduler may be on another machine and not use TLS"
-    )
+@dataclass(frozen=True, kw_only=True)
+class BackfillParameters(SourceParameters, SplitFilesParameters, TrainParameters):
+    """Parameters of the flow `backfill`.
+
+    Attributes:
+        since: events from this day on (YYYY-MM-DD)
+        until: events up to the end of this day
+        replace: keep only the sources in the warehouse: the events of all other logs are deleted
+    """
+
+    since: date | None = None
+    until: date | None = None
+    replace: bool = False
 
 
-# Prefect's pages and `--help` show the parameters of the last base first.
-class BackfillParameters(
-    _ClusterParameters, _TitlesParameters, _SourceParameters, _SplitFilesParameters, _ModelsParameters, RunParameters
-):
-    """Parameters of the flow `backfill`."""
-
-    since: Annotated[date | None, Flag("DATE")] = Field(None, description="events from this day on (YYYY-MM-DD)")
-    until: Annotated[date | None, Flag("DATE")] = Field(None, description="events up to the end of this day")
-    replace: Annotated[bool, Flag()] = Field(
-        False, description="keep only the sources in the warehouse: the events of all other logs are deleted"
-    )
-
-
+@dataclass(frozen=True, kw_only=True)
 class ReplayParameters(BackfillParameters):
-    """Parameters of the command `flows.backfill`: one run, or one per night of a period."""
+    """Parameters of the command `flows.backfill`: one run, or one per night of a period.
 
-    every: Annotated[str | None, Flag("STEP")] = Field(
-        None,
-        description="replay history night by night, from the night of --since to that of --until, at this step, such "
-        "as 1d or 2w: each on all events up to the end of its day. Completed nights are skipped",
-    )
-    dry_run: Annotated[bool, Flag()] = Field(
-        False, description="with --every: list the nights done and missing, and run none"
-    )
+    Attributes:
+        every: replay history night by night, from the night of --since to that of --until, at this step, such as 1d or
+            2w: each on all events up to the end of its day. Completed nights are skipped
+        dry_run: with --every: list the nights done and missing, and run none
+    """
 
-
-class NightlyRetrainParameters(_ClusterParameters, _TitlesParameters, _ModelsParameters, RunParameters):
-    """Parameters of `flows.nightly_retrain`."""
-
-    dataset: Annotated[str, Flag("NAME")] = Field(
-        "demo", description=DatasetParameters.model_fields["dataset"].description
-    )
+    every: str | None = None
+    dry_run: bool = False
 
 
-class DeployParameters(NightlyRetrainParameters):
-    """Parameters of `flows.deploy`, which is not a flow: those of each night, the schedule and the work pool."""
-
-    cron: Annotated[str, Flag("CRON")] = Field(
-        "0 3 * * *", description="when the nights start: minute, hour, and so on"
-    )
-    timezone: Annotated[str, Flag("ZONE")] = Field("UTC", description="the time zone of --cron, such as Europe/Paris")
-    pool: Annotated[str, Flag("NAME")] = Field(
-        "oneclass", description="the work pool; a process pool is created if absent"
-    )
+def describe_parameters(kind: type[DatasetParameters]) -> dict[str, str]:
+    """Return the description of each parameter."""
+    documented = [entry for of in reversed(kind.__mro__) for entry in parse(of.__doc__ or "").params]
+    descriptions = {entry.arg_name: " ".join((entry.description or "").split()) for entry in documented}
+    return {one.name: descriptions[one.name] for one in fields(kind)}
 
 
-class TuneParameters(_ClusterParameters, _SourceParameters, _SplitFilesParameters, RunParameters):
-    """Parameters of `flows.tune`."""
-
-    model: Annotated[str, Flag("NAME")] = Field(description="the model to tune")
-    trials: Annotated[int, Flag("N")] = Field(
-        50,
-        description="trials in all, those of earlier commands included, so that a command that was cut off can be "
-        "repeated",
-    )
-    batch_size: Annotated[int, Flag("N")] = Field(
-        1,
-        description="trials in a round, made side by side with --workers or --dask: each is chosen by the trials of "
-        "earlier rounds alone, so this number decides which trials are made, and the number of workers does not",
-    )
-    protocol: Annotated[str | None, Flag("NAME")] = Field(
-        None,
-        description="strong_generalization (by ndcg@100 of its validation users), leave_one_out (mean_rank of an edge "
-        "a user, cut from the training edges), next_events or given (ndcg@100, ndcg@20 of the training edges that "
-        "split.validation cuts off); by default the one that chooses what is published (publish.protocol)",
-    )
-    timeout: Annotated[float | None, Flag("MINUTES")] = Field(
-        None, description="start no round of trials after this time"
-    )
-
-    def to_backfill(self, **more: Any) -> BackfillParameters:
-        """Return the backfill parameters of the model and the protocol."""
-        protocols = [self.protocol] if self.protocol else []
-        return super().to_backfill(models=[self.model], protocols=protocols, **more)
-
-
-class NotifyParameters(SettingsParameters):
-    """Parameters of `flows.notify`, which is not a flow."""
-
-    test: Annotated[bool, Flag()] = Field(False, description="send a message to every target")
-
-
-class PromoteParameters(DatasetParameters):
-    """Parameters of `flows.promote`, which is not a flow."""
-
-    model: Annotated[str | None, Flag("NAME")] = Field(
-        None, description="publish this model of the latest evaluated run, fitted on every edge, whatever the gates say"
-    )
-    rollback: Annotated[str | None, Flag("RUN", optional=True)] = Field(
-        None, description="publish run RUN's publication again; without RUN, the previous one"
-    )
-
-
-class ForgetParameters(_ClusterParameters):
-    """Parameters of `flows.forget`; the users are no parameter of its flow, as Prefect stores those."""
-
-    users: Annotated[list[str], Flag("ID", name="--user")] = Field(
-        description="the users' ids, as they stand in the logs"
-    )
-    threads: Annotated[int | None, Flag("N")] = Field(
-        None, description=RunParameters.model_fields["threads"].description
-    )
-    memory: Annotated[str | None, Flag("SIZE")] = Field(
-        None, description=RunParameters.model_fields["memory"].description
-    )
-
-
-class CiteParameters(DatasetParameters):
-    """Parameters of `flows.cite`, which is not a flow."""
-
-    run: Annotated[str | None, Flag("RUN")] = Field(
-        None, description="the evaluated run whose table is cited; by default the latest"
-    )
-    out: Annotated[str | None, Flag("DIR")] = Field(
-        None, description="the folder to write; by default HOME/NAME/citations/RUN"
-    )
-
-
-class ExplainParameters(DatasetParameters):
-    """Parameters of `flows.explain`, which is not a flow."""
-
-    user: Annotated[str, Flag("ID")] = Field(description="the user's id, as it stands in the logs")
-    models: Annotated[list[str], Flag("A,B,...", comma_separated=True)] = Field(
-        [], description="models of the published run; all by default"
-    )
-    titles: Annotated[str | None, Flag("FILE")] = Field(
-        None,
-        description="titles of items: a table whose columns [titles] in the data set's file names; by default those "
-        "that were published",
-    )
-    item: Annotated[list[str], Flag("ID")] = Field(
-        [], description="items: the rank of each in the published list, and why it is not higher"
-    )
-    n: Annotated[int, Flag("N")] = Field(10, description="recommendations of each model")
-
-
-class RecommendParameters(DatasetParameters):
-    """Parameters of `flows.recommend`, which is not a flow."""
-
-    user: Annotated[str | None, Flag("ID")] = Field(None, description="a user's id, as it stands in the logs")
-    history: Annotated[list[str], Flag("ID", name="--item")] = Field(
-        [], description="items that somebody likes, the newest last, known to the logs or not, instead of --user"
-    )
-    n: Annotated[int | None, Flag("N")] = Field(
-        None, description="how many items; by default as many as the placement has, else 20"
-    )
-    placement: Annotated[str | None, Flag("NAME")] = Field(
-        None, description="a placement of the data set's file, whose rules hold too"
-    )
-    where: Annotated[str | None, Flag("SQL")] = Field(
-        None, description='a condition on the columns that rules may name, such as "stock > 0"'
-    )
-    list_: Annotated[Literal["popular", "trending", "new"] | None, Flag(name="--list")] = Field(
-        None, description="a list for everybody, instead of --user"
-    )
-    category: Annotated[str | None, Flag("NAME")] = Field(
-        None, description="of --list: a category of the items' attributes; all items by default"
-    )
-    window_days: Annotated[int | None, Flag("N")] = Field(
-        None, description="of --list: 7 or 30 days; by default the longer"
-    )
-    within: Annotated[list[str], Flag("ID")] = Field([], description="items to choose among; all by default")
-    without: Annotated[list[str], Flag("ID")] = Field([], description="items to leave out")
-    seen: Annotated[Literal["include", "exclude"] | None, Flag()] = Field(
-        None, description="whether to include the items of the history; by default as published (publish.seen)"
-    )
-    json_: Annotated[bool, Flag(name="--json")] = Field(False, description="print JSON")
-
-
-class InspectParameters(_SourceParameters):
-    """Parameters of `flows.inspect`, which is not a flow."""
-
-    dataset: Annotated[str, Flag("NAME")] = Field(
-        "mine", description="a data set whose file says how to read the logs; by default one without a file"
-    )
-    write: Annotated[str | None, Flag("NAME")] = Field(
-        None, description="write the file of the data set NAME, HOME/datasets/NAME.toml, with these columns"
-    )
-
-
-class ServeParameters(DatasetParameters):
-    """Parameters of `flows.serve`, which is not a flow."""
-
-    host: Annotated[str, Flag("ADDRESS")] = Field(
-        "127.0.0.1", description="the address to listen on; one that other machines reach needs --api-key-file"
-    )
-    port: Annotated[int, Flag("N")] = Field(8765, description="0 for any free port")
-    host_names: Annotated[list[str], Flag("NAME")] = Field(
-        [], description="further names under which clients ask, such as recommendations.shop.example"
-    )
-    api_key_file: Annotated[str | None, Flag("FILE")] = Field(
-        None, description="SHA-256 hashes of keys, one per line; requests must send one as `Authorization: Bearer KEY`"
-    )
-    wait: Annotated[bool, Flag()] = Field(
-        False, description="start although nothing is published yet; /ready is 503 until then"
-    )
-    workers: Annotated[int, Flag("N")] = Field(1, description="processes that answer on the port")
-    access_log: Annotated[str | None, Flag("FILE")] = Field(
-        None, description="append a JSON line per request, without its query; - for standard output"
-    )
+def find_default(parameter: Field[Any]) -> Any:
+    """Return the default of a parameter, or `inspect.Parameter.empty` if it is required."""
+    if parameter.default_factory is not MISSING:
+        return parameter.default_factory()
+    return inspect.Parameter.empty if parameter.default is MISSING else parameter.default
 
 
 def flow_with_parameters(kind: type[RunParameters]) -> Callable[[Callable[[Any], Any]], Callable[..., Any]]:
@@ -362,24 +212,32 @@ def flow_with_parameters(kind: type[RunParameters]) -> Callable[[Callable[[Any],
 
     Prefect reads types and defaults from the signature, and descriptions from the docstring.
     """
+    from pydantic import WithJsonSchema
+
+    from oneclass.tasks import model_names, protocols
+
+    hints = get_type_hints(kind)
+    # Prefect's pages make a choice of these values.
+    for name, values in {"models": model_names.list_models(), "protocols": list(protocols.PROTOCOLS)}.items():
+        if name in hints:
+            hints[name] = list[Annotated[str, WithJsonSchema({"type": "string", "enum": values})]]
 
     def decorate(function: Callable[[Any], Any]) -> Callable[..., Any]:
         @functools.wraps(function)
         def with_fields(**given: Any) -> Any:
             return function(kind(**given))
 
+        keyword = inspect.Parameter.KEYWORD_ONLY
         # Read by `inspect.signature`.
         with_fields.__signature__ = inspect.Signature(  # pyright: ignore[reportAttributeAccessIssue]
-            [_signature_parameter(name, field) for name, field in kind.model_fields.items()],
+            [
+                inspect.Parameter(one.name, keyword, default=find_default(one), annotation=hints[one.name])
+                for one in fields(kind)
+            ],
             return_annotation=inspect.signature(function).return_annotation,
         )
-        descriptions = [f"    {name}: {field.description}" for name, field in kind.model_fields.items()]
+        descriptions = [f"    {name}: {text}" for name, text in describe_parameters(kind).items()]
         with_fields.__doc__ = "\n".join([inspect.getdoc(function) or "", "", "Args:", *descriptions])
         return with_fields
 
     return decorate
-
-
-def _signature_parameter(name: str, field: Any) -> inspect.Parameter:
-    default = inspect.Parameter.empty if field.is_required() else field.default
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=field.annotation)

@@ -17,7 +17,7 @@ from prefect.states import Cancelled
 
 from oneclass.flows import run_hooks, signals
 from oneclass.flows.parameters import BackfillParameters, NightlyRetrainParameters, RunParameters, flow_with_parameters
-from oneclass.flows.prepare import check_run, notify_startup_failure, prepared_run
+from oneclass.flows.run_hooks import check_run, notify_startup_failure, prepared_run
 from oneclass.flows.settings import ModelSettings, RunSettings, resolve_settings
 from oneclass.flows.train_and_publish import ModelRun
 from oneclass.tasks import capacity, cluster, leaderboard, memory_errors

@@ -5,24 +5,26 @@ loading, import a server's modules into this process, and leave the server runni
 """
 
 import atexit
+import contextlib
 import logging
 import os
 import socket
 import subprocess
 import sys
 import tomllib
+import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import Any
 
-from oneclass.tasks.errors import OneclassError
+from oneclass.tasks.errors import InputError, OneclassError
 
 logger = logging.getLogger(__name__)
 
 API_URL = "PREFECT_API_URL"
-ALLOW_SETTING = "PREFECT_SERVER_ALLOW_EPHEMERAL_MODE"
 STOP_TIMEOUT_SECONDS = 5.0  # for the server to write its pending records
+TIMEOUT_SECONDS = 5.0  # for a configured server to answer
 _PROGRAM = """
 import fcntl, gc, os, socket, sys, threading
 
@@ -53,17 +55,19 @@ class Server(uvicorn.Server):
 config = uvicorn.Config(create_app, factory=True, log_level="error", lifespan="on")
 Server(config).run(sockets=[socket.socket(fileno=int(sys.argv[1]))])
 """
+# As Prefect sets them for its own temporary servers, and without the log of the shutdown.
 _SERVER_SETTINGS = {
     "PREFECT_UI_ENABLED": "0",
     "PREFECT__SERVER_EPHEMERAL": "1",
     "PREFECT__SERVER_FINAL": "1",
-}  # as Prefect does
+    "PREFECT_SERVER_LOGGING_LEVEL": "CRITICAL",
+}
 _servers: list[subprocess.Popen[bytes]] = []
 
 
 def start_server() -> None:
-    """Start a temporary server and set `PREFECT_API_URL`, unless Prefect's settings name or forbid one."""
-    if "prefect" in sys.modules or os.environ.get(API_URL) or ALLOW_SETTING in os.environ or has_configured_server():
+    """Start a temporary server and set `PREFECT_API_URL`, unless Prefect's settings name one."""
+    if "prefect" in sys.modules or os.environ.get(API_URL) or has_configured_server():
         return
     server, address = launch_server(os.environ)
     _servers.append(server)
@@ -82,11 +86,6 @@ def launch_server(environment: Mapping[str, str]) -> tuple[subprocess.Popen[byte
             start_new_session=True,  # not in the run's process group, which may receive signals
         )
         return server, f"http://127.0.0.1:{listening.getsockname()[1]}/api"
-
-
-def is_started() -> bool:
-    """Whether this process has started a temporary server."""
-    return bool(_servers)
 
 
 def log_startup() -> None:
@@ -123,30 +122,57 @@ def stop_server(seconds: float = STOP_TIMEOUT_SECONDS) -> None:
     _servers.clear()
 
 
-def find_prefect_home() -> Path:
-    """Return the folder of Prefect's files.
-
-    Raises:
-        RuntimeError: the user has no home folder.
-    """
-    return Path(os.environ.get("PREFECT_HOME") or "~/.prefect").expanduser()
-
-
 def has_configured_server() -> bool:
     """Whether a profile or a file of this folder may configure a server; Prefect then decides itself."""
-    home = find_prefect_home()
-    profiles = _read_setting(Path(os.environ.get("PREFECT_PROFILES_PATH") or home / "profiles.toml"))
+    home = Path(os.environ.get("PREFECT_HOME") or "~/.prefect").expanduser()
+    profiles = _read_toml(Path(os.environ.get("PREFECT_PROFILES_PATH") or home / "profiles.toml"))
     active = os.environ.get("PREFECT_PROFILE") or profiles.get("active", "")
     return (
         API_URL in profiles.get("profiles", {}).get(active, {})
-        or "url" in _read_setting(Path("prefect.toml")).get("api", {})
-        or "prefect" in _read_setting(Path("pyproject.toml")).get("tool", {})
+        or "url" in _read_toml(Path("prefect.toml")).get("api", {})
+        or "prefect" in _read_toml(Path("pyproject.toml")).get("tool", {})
         or Path(".env").exists()
     )
 
 
-def _read_setting(file: Path) -> dict[str, Any]:
+def _read_toml(file: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):  # Prefect reports what is wrong
         return {}
+
+
+@contextlib.contextmanager
+def ensure_server() -> Generator[None]:
+    """Use the temporary server, the configured one or, if it does not answer, one that Prefect starts."""
+    from prefect.settings import PREFECT_API_URL, temporary_settings
+
+    if _servers:
+        wait_until_ready()
+    elif PREFECT_API_URL.value() and (why := explain_unreachable()):
+        logger.warning("%s The run goes on with a temporary server; it will not be seen in the other's UI.", why)
+        with temporary_settings(restore_defaults={PREFECT_API_URL}):
+            yield
+        return
+    yield
+
+
+def require_server() -> None:
+    """Raise `InputError` if no permanent server is configured, or it does not answer."""
+    if why := explain_unreachable():
+        raise InputError(f"{why} Start it (prefect server start) and run again.")
+
+
+def explain_unreachable() -> str:
+    """Return why no permanent server can be used; empty if the configured one answers."""
+    from prefect.settings import PREFECT_API_URL
+
+    if not (address := PREFECT_API_URL.value()):
+        return f"{API_URL}: is not set. A server on this machine has the address http://127.0.0.1:4200/api."
+    try:
+        urllib.request.urlopen(f"{address}/health", timeout=TIMEOUT_SECONDS).close()
+    except urllib.error.HTTPError:  # it answers, even if it requires a password
+        return ""
+    except (OSError, ValueError) as error:
+        return f"{API_URL} = {address}: no Prefect server answers there ({error})."
+    return ""

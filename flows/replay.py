@@ -9,7 +9,7 @@ from datetime import date, timedelta
 from typing import Any
 
 from oneclass.flows.parameters import ReplayParameters
-from oneclass.flows.prepare import check_home, hand_over, scan_sources
+from oneclass.flows.run_hooks import check_home, hand_over, scan_sources
 from oneclass.flows.settings import RunSettings, resolve_settings
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.protocols import PROTOCOLS
@@ -104,7 +104,7 @@ def replay(given: ReplayParameters, run: RunSettings) -> str:
     for number, day in enumerate(missing, 1):
         logger.info("night %s, %d of %d", day, number, len(missing))
         with hand_over(replace(run, until=day)):
-            backfill(**given.to_backfill(since=None, until=day).model_dump())
+            backfill(**vars(given.to_backfill(since=None, until=day)))
     return _format_plan(given, run, _plan_nights(given, run))
 
 

@@ -1,9 +1,58 @@
-"""Run the command: serve the current publication over HTTP on this machine, reloading each new one.
+"""Serve the current publication over HTTP on this machine, reloading each new one."""
 
-python -m flows.serve --dataset shop --port 8765
-"""
+from dataclasses import dataclass, field
 
-from oneclass.flows import commands
+from oneclass.flows.commands import run_as_program
+from oneclass.flows.parameters import DatasetParameters
+from oneclass.tasks.errors import InputError
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServeParameters(DatasetParameters):
+    """Parameters of `flows.serve`.
+
+    Attributes:
+        host: the address to listen on; one that other machines reach needs --api-key-file
+        port: 0 for any free port
+        host_names: further names under which clients ask, such as recommendations.shop.example
+        api_key_file: SHA-256 hashes of keys, one per line; requests must send one as `Authorization: Bearer KEY`
+        wait: start although nothing is published yet; /ready is 503 until then
+        workers: processes that answer on the port
+        access_log: append a JSON line per request, without its query, to this file; - for standard output
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8765
+    host_names: list[str] = field(default_factory=list[str])
+    api_key_file: str | None = None
+    wait: bool = False
+    workers: int = 1
+    access_log: str | None = None
+
+
+def serve(given: ServeParameters) -> str:
+    """Recommendations over HTTP, by default on the loopback; /docs lists the addresses."""
+    from oneclass.tasks.serve import access, server
+
+    if given.host not in access.LOOPBACK and given.api_key_file is None:
+        raise InputError(f"--host {given.host}: other machines reach it, so it needs --api-key-file FILE.")
+    rules = access.AccessRules(
+        frozenset({*access.LOOPBACK, *(name.lower() for name in (given.host, *given.host_names))}),
+        access.load_key_hashes(given.api_key_file) if given.api_key_file else (),
+    )
+    home, dataset = given.find_home()
+    server.run_service(
+        home.root,
+        dataset.name,
+        rules,
+        host=given.host,
+        port=given.port,
+        wait=given.wait,
+        workers=given.workers,
+        access_log=given.access_log,
+    )
+    return "Ended."
+
 
 if __name__ == "__main__":
-    commands.run_as_program("serve")
+    run_as_program("serve")

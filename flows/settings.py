@@ -7,12 +7,13 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import ByteSize, Field, TypeAdapter, ValidationError
 
-from oneclass.flows.parameters import BackfillParameters, SettingsParameters, TuneParameters
+from oneclass.flows.parameters import BackfillParameters, RunParameters
 from oneclass.tasks import datasets
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.capacity import LARGE_CATALOGUE_MODELS
@@ -26,12 +27,9 @@ from oneclass.tasks.orchestration.notifications import NotifySettings
 from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.recommend.companion import has_like
 from oneclass.tasks.settings import (
-    LATEST_PROTOCOLS,
     STAGE_SETTINGS,
     EvaluateSettings,
-    SearchSpace,
     TrainSettings,
-    build_search_space,
     check_model,
     check_protocol,
     needs_order,
@@ -161,9 +159,10 @@ def resolve_settings(given: BackfillParameters) -> RunSettings:
     if needs_order(of_models, settings["train"].tune, declared.models, may_order):
         settings["split"] = settings["split"].model_copy(update={"order": True})
     optional_models = () if given.models else tuple(name for name in model_names if name in OPTIONAL_MODELS)
-    reads_times = any(settings[name].reads_times for name in model_names if name not in optional_models)
-    _check_flags(given)
-    cluster = ClusterSettings(given.workers, given.dask, given.dask_unencrypted)
+    if not 0 <= given.seed < 2**63:
+        raise InputError(f"--seed {given.seed}: must lie between 0 and 2^63 - 1.")
+    if given.since and given.until and given.since > given.until:
+        raise InputError(f"--since {given.since}: is after --until {given.until}.")
     return RunSettings(
         home=Home(root, declared.name, resolve_limits(given.threads, given.memory), settings["files"]),
         dataset=declared,
@@ -177,13 +176,19 @@ def resolve_settings(given: BackfillParameters) -> RunSettings:
         substitutes={name: settings[name] for name in substitutes},
         are_named=bool(given.models),
         **{name: settings[name] for name in STAGE_SETTINGS},
-        times=reads_times or ("auto" if optional_models else False),
-        cluster=cluster,
+        times=choose_times({name: settings[name] for name in model_names}, optional_models),
+        cluster=ClusterSettings(given.workers, given.dask),
         seed=given.seed,
         since=given.since,
         until=given.until,
         replace=given.replace,
     )
+
+
+def choose_times(models: Mapping[str, ModelSettings], optional: Sequence[str]) -> KeepTimes:
+    """Return whether the split keeps the times of edges: models need them, or optional ones if they run."""
+    needed = any(settings.reads_times for name, settings in models.items() if name not in optional)
+    return needed or ("auto" if optional else False)
 
 
 def _check_publish_settings(publish: PublishSettings, declared: Dataset, model_names: Sequence[str]) -> None:
@@ -205,49 +210,16 @@ def _check_publish_settings(publish: PublishSettings, declared: Dataset, model_n
         )
 
 
-def resolve_notify_settings(given: SettingsParameters) -> NotifySettings:
-    """Resolve the settings of notifications alone.
-
-    Raises:
-        InputError: naming the setting or file that is wrong.
-    """
-    layers = [*map(_read_config, given.config), nest_keys(given.settings)]
-    return validate_settings("notify", functools.reduce(_merge_settings, [{}, *layers]).get("notify", {}))
-
-
-def find_notify_settings(given: SettingsParameters) -> NotifySettings:
+def find_notify_settings(given: RunParameters) -> NotifySettings:
     """Return the settings of notifications that can be read, of a run whose settings cannot be resolved."""
     found: dict[str, Any] = {}
-    readers = [functools.partial(_read_config, path) for path in given.config]
-    for read in (*readers, functools.partial(nest_keys, given.settings)):
+    for read in (*(partial(_read_config, path) for path in given.config), partial(nest_keys, given.settings)):
         with contextlib.suppress(InputError):
-            section = read().get("notify")
-            for name, value in section.items() if isinstance(section, Mapping) else ():
-                with contextlib.suppress(InputError):
-                    validate_settings("notify", {**found, name: value})
-                    found[name] = value
-    return NotifySettings(**found)
-
-
-def resolve_search_space(run: RunSettings, given: TuneParameters, protocol: str | None = None) -> SearchSpace:
-    """Return the search space of a tuning run: the model's declared space without the settings that `--set` fixes.
-
-    Args:
-        protocol: the one that judges the trials; None if the log will decide which.
-
-    Raises:
-        InputError: a wrong argument, or a model without settings to search.
-    """
-    if given.trials < 1:
-        raise InputError(f"--trials {given.trials}: must be at least 1.")
-    if given.batch_size < 1:
-        raise InputError(f"--batch-size {given.batch_size}: must be at least 1.")
-    if given.timeout is not None and given.timeout <= 0:
-        raise InputError(f"--timeout {given.timeout:g}: must be more than 0 minutes.")
-    has_later_edges = protocol is None or protocol in LATEST_PROTOCOLS
-    recorded = {"order": run.split.order and has_later_edges, "explicit_negatives": run.binarize.explicit_negatives}
-    own = nest_keys(given.settings).get(given.model, {})
-    return build_search_space(given.model, fixed=own, **recorded)
+            found |= read().get("notify", {})
+    try:
+        return validate_settings("notify", found)
+    except InputError:
+        return validate_settings("notify", {})
 
 
 def resolve_limits(threads: int | None, memory: str | None) -> Limits:
@@ -278,13 +250,6 @@ def _resolve_cores(requested: int) -> int:
     if requested > available:
         logger.warning("--threads %d: this process may use %d cores, so %d are used", requested, available, available)
     return min(requested, available)
-
-
-def _check_flags(given: BackfillParameters) -> None:
-    if not 0 <= given.seed < 2**63:
-        raise InputError(f"--seed {given.seed}: must lie between 0 and 2^63 - 1.")
-    if given.since and given.until and given.since > given.until:
-        raise InputError(f"--since {given.since}: is after --until {given.until}.")
 
 
 def _read_config(path: str) -> dict[str, Any]:

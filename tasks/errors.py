@@ -21,10 +21,6 @@ class InputError(OneclassError):
     exit_status = 2
 
 
-class SettingsError(InputError):
-    """A run's settings are wrong, and no notification was sent; `flows.deploy_flow` matches this name."""
-
-
 class ResourceExhausted(OneclassError):
     """The machine is out of memory or disk space."""
 

@@ -22,7 +22,7 @@ from scipy.sparse import csr_matrix
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-from oneclass.flows.cli import start_garbage_collection
+from oneclass.flows.commands import start_garbage_collection
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.stores import publications, warehouse
 from oneclass.tasks.stores.home import Home, Limits

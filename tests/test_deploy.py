@@ -57,7 +57,7 @@ def test_a_command_is_taken(line):
         _app.parse_args(words, print_error=False, exit_on_error=False)
     else:
         assert program == "oneclass"
-        commands.build_parser(words[0]).parse_args(words[1:])
+        commands.build_app(words[0])(words[1:])
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from scipy.sparse import csr_matrix
 
 from docs import reference
 from oneclass import sql
-from oneclass.flows import cli, commands
+from oneclass.flows import commands
 from oneclass.models.evaluation import definitions, metrics
 from oneclass.models.evaluation.beyond_accuracy import Exposure
 from oneclass.models.evaluation.ranking import rank_targets
@@ -20,10 +20,10 @@ PAGE = reference.write_page()
 
 
 def test_every_flag_and_setting_is_there():
-    for name, command in commands.COMMANDS.items():
+    for name in commands.COMMANDS:
         section = PAGE.partition(f"\n### {name}\n")[2].partition("\n#")[0]
-        for flag, field in command.parameters.model_fields.items():
-            assert re.search(rf"^\| `{cli.flag_name(flag, field)}\b", section, flags=re.MULTILINE)
+        for flag in commands.build_app(name).assemble_argument_collection()[1:-1]:
+            assert re.search(rf"^\| `{flag.name}\b", section, flags=re.MULTILINE)
     for name, settings in {**STAGE_SETTINGS, **{name: model.Settings for name, model in MODELS.items()}}.items():
         section = PAGE.partition(f"\n#### [{name}]\n")[2].partition("\n#")[0]
         assert section and all(f"\n| `{field}` | " in section for field in settings.model_fields)

@@ -273,7 +273,7 @@ def _check_address(address: str, unencrypted: bool, tls: distributed.Security) -
     if scheme != "tls" and not unencrypted and not _is_loopback(host):
         raise InputError(
             f"--dask {address}: is on another machine, and tcp is not encrypted: anyone who can reach that port can "
-            "run code on every worker. Use tls://, or --dask-unencrypted on a private network."
+            "run code on every worker. Use tls://."
         )
 
 

@@ -70,8 +70,7 @@ class NotifySettings(BaseModel):
     webhook: Annotated[str, AfterValidator(check_reference)] | None = Field(
         None,
         description="where the address is that gets a POST of JSON (text, dataset, run_id, state): env:NAME, an "
-        "environment variable; file:PATH; or block:NAME, a Secret block on the Prefect server. Given to flows.deploy, "
-        "Prefect's server calls the address too, for nights that do not start, fail at once, or crash",
+        "environment variable; file:PATH; or block:NAME, a Secret block on the Prefect server",
     )
     when: Literal["failure", "always"] = Field(
         "failure",
@@ -163,7 +162,7 @@ def send_test(settings: NotifySettings, dataset: str) -> str:
     Raises:
         OneclassError: a target did not take it.
     """
-    text = f"{dataset}: a test. `flows.notify --test` sent this message; no run failed."
+    text = f"{dataset}: a test. `flows.deploy --test-notifications` sent this message; no run failed."
     outcomes = deliver(settings, dataset=dataset, run_id="", state="test", text=text)
     results = {name: f"the notification failed: {error}" if error else "sent" for name, error in outcomes.items()}
     lines = "\n".join(f"notify.{name}: {result}" for name, result in results.items())

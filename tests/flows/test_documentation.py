@@ -36,23 +36,18 @@ def test_a_documented_command_is_taken(line):
     module, *arguments = shlex.split(line)
     if "--help" in arguments:
         return
-    given = commands.build_parser(module.removeprefix("flows.")).parse_args(arguments)
+    _, given, _ = commands.build_app(module.removeprefix("flows."))(arguments)
     models = [given.model] if getattr(given, "model", None) else getattr(given, "models", [])
     assert set(models) <= {*MODELS, ADDED}
 
 
-def test_every_help_names_the_data_sets_and_models(capsys):
-    with pytest.raises(SystemExit):
-        commands.build_parser("backfill").parse_args(["--help"])
-    words = set(re.split(r"[\s,]+", capsys.readouterr().out))
-    assert set(MODELS) | set(datasets.list_datasets(ROOT / "nowhere")) <= words
+def test_the_models_are_listed_without_importing_them():
     assert set(model_names.list_models()) == set(MODELS)
 
 
 @pytest.mark.parametrize("name", commands.COMMANDS)
 def test_every_command_prints_the_version(name, capsys):
-    with pytest.raises(SystemExit, match="^0$"):
-        commands.build_parser(name).parse_args(["--version"])
+    assert commands.main(name, ["--version"]) == 0
     assert capsys.readouterr().out == f"oneclass {version('oneclass')}\n"
 
 

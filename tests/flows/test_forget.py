@@ -16,7 +16,8 @@ import pytest
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
 
-from oneclass.flows import commands, forget_flow
+from oneclass.flows import commands
+from oneclass.tasks.forget import stage
 
 GONE = "customer-4f1d9a77"
 ALSO_GONE = "customer-b2c8e035"
@@ -87,7 +88,7 @@ def run_backfill(home: Path) -> int:
 
 
 def run_forget(home: Path, *users: str) -> int:
-    return commands.main("forget", [*SHOP, str(home), "--threads", "2", "--user", *users])
+    return commands.main("forget", [*SHOP, str(home), "--user", *users])
 
 
 def fitted_arrays(home: Path) -> dict[str, bytes]:
@@ -142,7 +143,7 @@ def test_no_byte_has_the_ids_and_the_models_are_those_of_a_home_without(home, tm
     assert list_prefect_runs(runs) == {*runs}
 
     with monkeypatch.context() as patched:  # as if killed once the rebuilt tables are published
-        patched.setattr(forget_flow, "certify_removal", lambda *_: 1 / 0)
+        patched.setattr(stage, "certify_removal", lambda *_: 1 / 0)
         assert run_forget(home, GONE, ALSO_GONE) == 1
     for refused in (lambda: run_backfill(home), lambda: commands.main("promote", [*SHOP, str(home), "--rollback"])):
         assert refused() == 2

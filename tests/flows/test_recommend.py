@@ -6,7 +6,8 @@ import re
 import polars as pl
 import pytest
 
-from oneclass.flows import commands, published
+import oneclass
+from oneclass.flows import commands
 
 ML = ["--dataset", "ml-latest-small"]
 
@@ -81,7 +82,7 @@ def test_an_item_that_is_not_in_the_list_is_explained(after_first, asked, capsys
         assert commands.main("explain", [*arguments, item]) == 0
         return next(line for line in capsys.readouterr().out.splitlines() if line.startswith(f"{item}: "))
 
-    shop = published.load(after_first, "ml-latest-small")
+    shop = oneclass.load(after_first, "ml-latest-small")
     lists = pl.read_parquet(after_first / "ml-latest-small" / "published" / "recommendations.parquet")
     count = lists.filter(pl.col("user_id") == "7").height
     best, next_one = expected["item_id"][0], shop.recommend_for("7", n=count + 1)["item_id"][-1]

@@ -9,7 +9,7 @@ import pytest
 
 import oneclass
 from oneclass.flows.parameters import BackfillParameters
-from oneclass.flows.prepare import prepare_run
+from oneclass.flows.run_hooks import prepare_run
 from oneclass.tasks import datasets
 from oneclass.tasks.errors import InputError
 from tests.typed import indented_blocks, read_page, run_line

@@ -5,10 +5,10 @@ from datetime import date
 import pytest
 
 from oneclass.flows import pipeline
-from oneclass.flows.cli import parse_assignment
-from oneclass.flows.parameters import BackfillParameters, TuneParameters
-from oneclass.flows.settings import RunSettings, resolve_search_space
+from oneclass.flows.parameters import BackfillParameters, parse_assignment
+from oneclass.flows.settings import RunSettings
 from oneclass.flows.settings import resolve_settings as resolved
+from oneclass.flows.tune import TuneParameters, resolve_search_space
 from oneclass.models.registry import MODELS
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.settings import STAGE_SETTINGS
@@ -120,7 +120,7 @@ def test_assignments_are_read_as_toml(text, expected):
 
 @pytest.mark.parametrize("text", ["threshold", "threshold=4", "binarize.threshold"])
 def test_a_broken_assignment_is_reported(text):
-    with pytest.raises(InputError, match="write it as name.setting=value"):
+    with pytest.raises(ValueError, match="write it as name.setting=value"):
         parse_assignment(text)
 
 

@@ -2,12 +2,10 @@
 
 import html
 import json
-import threading
 import tomllib
 
 import duckdb
 import numpy as np
-import optuna
 import pytest
 
 from oneclass.flows import commands
@@ -16,7 +14,6 @@ from oneclass.flows.settings import resolve_settings
 from oneclass.models.registry import MODELS
 from oneclass.tasks.stores import warehouse
 from oneclass.tasks.stores.home import Home
-from tests.flows.test_workers import kill_one_after
 
 pytestmark = pytest.mark.slow
 
@@ -52,26 +49,6 @@ def test_tuning_leaves_settings_that_the_next_run_takes(tmp_path, ratings, capsy
     given = BackfillParameters(dataset="ml-latest-small", home=str(tmp_path), config=[str(file), str(more)])
     run = resolve_settings(given)
     assert run.models["bpr_uniform"].model_dump().items() >= found.items() and run.publish.top_n == 7
-
-
-def test_rounds_on_two_workers_one_of_which_is_killed_make_the_study_of_a_plain_run(tmp_path, ratings, prefect_server):
-    rounds, killed = ("--batch-size", 3, "--trials", 7), []
-    assert run_tune(tmp_path / "plain", ratings, *rounds) == 0
-    tuning = tmp_path / "workers" / "ml-latest-small" / "tuning"
-    killer = threading.Thread(target=kill_one_after, args=(tuning, killed), kwargs={"pattern": "*.toml"})
-    killer.start()  # once the first trial is known, while others of its round are made
-    assert run_tune(tmp_path / "workers", ratings, *rounds, "--workers", 2) == 0
-    killer.join()
-    studies = [kept_trials(tmp_path / home) for home in ("plain", "workers")]
-    assert killed and len(studies[0]) == 7 and studies[0] == studies[1]
-
-
-def kept_trials(home):
-    """The trials in a home's study, without what a clock says."""
-    url = f"sqlite:///{home}/ml-latest-small/tuning/study.db"
-    trials = optuna.load_study(study_name=None, storage=url).trials
-    recorded = [trial.user_attrs | {"seconds": 0} for trial in trials]
-    return [(of, trial.value, trial.intermediate_values) for of, trial in zip(recorded, trials, strict=True)]
 
 
 def test_a_run_searches_by_itself_and_the_next_one_takes_what_was_found(tmp_path, capsys, prefect_server):
@@ -145,8 +122,6 @@ def test_the_weight_of_what_was_considered_is_searched_where_it_is_kept(tmp_path
         (["--model", "bpr_uniforn"], "model bpr_uniforn: unknown. Did you mean bpr_uniform?"),
         (["--model", "popularity"], "--model popularity: has no settings to tune. Models that have:"),
         (["--trials", "0"], "--trials 0: must be at least 1."),
-        (["--batch-size", "0"], "--batch-size 0: must be at least 1."),
-        (["--workers", "2", "--dask", "tcp://127.0.0.1:8786"], "--workers and --dask: give one of them"),
         (["--timeout", "-1"], "--timeout -1: must be more than 0 minutes."),
         (["--protocol", "leave_two_out"], "protocol leave_two_out: unknown"),
         (["--protocol", "given"], "protocol given: needs --split-files"),

@@ -109,8 +109,8 @@ def test_what_is_not_there_is_refused_with_what_is(listed, by_model):
 def test_the_command_and_http_answer_alike(listed, capsys):
     home, shop = listed
     arguments = ["--dataset", "small", "--home", str(home.root), "--list", "popular", "--n", "3"]
-    expected = shop.list_items("popular", 3, category="b", window_days=5).to_dicts()
-    extra = ["--category", "b", "--window-days", "5"]
+    expected = shop.list_items("popular", 3, window_days=5).to_dicts()
+    extra = ["--window-days", "5"]
     assert commands.main("recommend", [*arguments, *extra, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["items"] == expected
     assert commands.main("recommend", [*arguments, *extra]) == 0
@@ -118,7 +118,7 @@ def test_the_command_and_http_answer_alike(listed, capsys):
     assert "popular items" in printed and all(item["item_id"] in printed for item in expected)
     assert commands.main("recommend", [*arguments, "--user", "u1"]) == 2
     ask = Asker(home)
-    answer = ask("GET", "/lists/popular", params={"category": "b", "window_days": 5, "n": 3})
+    answer = ask("GET", "/lists/popular", params={"window_days": 5, "n": 3})
     assert answer.json() == {"dataset": "small", "publication": "run", "next": None, "items": expected}
     assert ask("GET", "/lists/best").status_code == 422
     refused = ask("GET", "/lists/popular", params={"category": "c"})

@@ -16,11 +16,11 @@ import polars as pl
 import pytest
 from scipy.sparse import csr_matrix
 
-from oneclass.flows import published
+import oneclass
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.publish.plan import PublicationPlan
 from oneclass.tasks.publish.stage import publish
-from oneclass.tasks.recommend import ranking
+from oneclass.tasks.recommend import UnknownItems, ranking
 from oneclass.tasks.stores import checksums, warehouse
 from tests.tasks.conftest import SETTINGS, publish_model
 
@@ -104,7 +104,7 @@ def test_filters_choose_among_items_and_leave_some_out(by_model):
 
 
 def test_items_that_are_not_known_are_named(shop):
-    with pytest.warns(published.UnknownItems, match="history: not known in small, left out: nil, nought"):
+    with pytest.warns(UnknownItems, match="history: not known in small, left out: nil, nought"):
         found = shop.recommend(["i1", "nil", "nought"], n=3)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -122,7 +122,7 @@ def test_items_that_are_not_known_are_named(shop):
     ],
 )
 def test_the_warning_is_of_the_line_that_asked(shop, ask):
-    with pytest.warns(published.UnknownItems, match="nil") as warned:
+    with pytest.warns(UnknownItems, match="nil") as warned:
         ask(shop)
     assert [warning.filename for warning in warned] == [__file__]
 
@@ -156,14 +156,14 @@ def test_unknown_users_and_items_are_reported(by_model, shop):
 
 
 def test_a_later_publication_changes_nothing_of_what_was_loaded(copied, split_once):
-    before = published.load(copied.root, "small")
+    before = oneclass.load(copied.root, "small")
     answer = before.recommend_for("u7")
     while datetime.now(UTC) < before.published_at + timedelta(seconds=1):  # which has a resolution of a second
         time.sleep(0.05)
     publish_model(copied, split_once[1], "mrf_dense", "next")
     shutil.rmtree(copied.publications / "of-random_graph")
     assert before.recommend_for("u7").equals(answer)
-    now = published.load(copied.root, "small")
+    now = oneclass.load(copied.root, "small")
     assert (now.publication, now.model) == ("next", "mrf_dense") and now.published_at > before.published_at
 
 
@@ -177,9 +177,9 @@ def test_equal_fits_are_published_in_equal_files(copied, split_once):
 
 
 def test_a_run_that_recommends_nothing_keeps_the_model_that_stood(copied):
-    answer = published.load(copied.root, "small").recommend_for("u7")
+    answer = oneclass.load(copied.root, "small").recommend_for("u7")
     publish(copied, "given-alone", PublicationPlan())
-    after = published.load(copied.root, "small")
+    after = oneclass.load(copied.root, "small")
     assert after.publication == "given-alone" and after.recommend_for("u7").equals(answer)
 
 
@@ -187,15 +187,15 @@ def test_a_file_that_is_not_what_was_published_is_named(copied):
     file = copied.published / "model" / "items.parquet"
     file.write_bytes(file.read_bytes()[:-9] + b"?" + file.read_bytes()[-8:])
     with pytest.raises(checksums.DamagedFile, match="items.parquet.*run `python -m flows.backfill --dataset small`"):
-        published.load(copied.root, "small")
+        oneclass.load(copied.root, "small")
 
 
 def test_a_home_without_a_model_says_what_to_run(copied, tmp_path):
     with pytest.raises(InputError, match="nothing is published yet. Run `python -m flows.backfill --dataset small`"):
-        published.load(tmp_path, "small")
+        oneclass.load(tmp_path, "small")
     shutil.rmtree(copied.published / "model")
     with pytest.raises(InputError, match="holds no model to ask"):
-        published.load(copied.root, "small")
+        oneclass.load(copied.root, "small")
 
 
 def test_a_publication_needs_no_store_and_no_warehouse(copied):
@@ -204,7 +204,7 @@ def test_a_publication_needs_no_store_and_no_warehouse(copied):
         shutil.rmtree(copied.folder / name)
     copied.warehouse.unlink()
     program = (
-        "import sys, json; from oneclass.flows import published; shop = published.load(sys.argv[1], 'small'); "
+        "import sys, json, oneclass; shop = oneclass.load(sys.argv[1], 'small'); "
         "ids = shop.recommend_for('u7', n=5)['item_id'].to_list(); "
         "print(json.dumps([ids, [one for one in ('prefect', 'duckdb', 'great_expectations') if one in sys.modules]]))"
     )

@@ -28,7 +28,7 @@ from oneclass.flows import commands
 from oneclass.tasks.serve import server as service
 from oneclass.tasks.serve.access import AccessRules
 
-commands.build_parser("serve").format_help()
+assert commands.main("serve", ["--help"]) == 0
 home = {root!r}
 assert commands.main("recommend", ["--dataset", "small", "--home", home, "--user", "u7", "--json"]) == 0
 app = service.build_app(Path(home), "small", AccessRules(), False, None)
