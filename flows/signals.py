@@ -22,8 +22,10 @@ from oneclass.tasks.stores import runs
 from oneclass.tasks.stores.home import Home
 
 SHUTDOWN_SECONDS = 4.0  # for the normal way to exit
+STATE_UPDATE_SECONDS = 3.0  # for recording that the run was cancelled, if that way takes longer
 FAILED = "Finished in state Failed("
 REPORTED_ELSEWHERE = ("Crash detected!", "in state Crashed(", "Encountered exception during execution")
+_active_runs: list[tuple[Home, str]] = []
 _received_signals: list[int] = []
 
 
@@ -75,13 +77,21 @@ def _hide_failure(record: logging.LogRecord) -> bool:
 @contextlib.contextmanager
 def register_run(home: Home, run_id: str) -> Generator[None]:
     """Record a run as cancelled that ends after a signal, whatever error the shutdown met."""
+    _active_runs.append((home, run_id))
     try:
         yield
     finally:
         if is_terminating():
-            with contextlib.suppress(Exception):
-                runs.end_run(home, run_id, "cancelled")
-            home_page.record_outcome(home, run_id, "cancelled")
+            _record_cancellations()
+        _active_runs.remove((home, run_id))
+
+
+def _record_cancellations() -> None:
+    """Record the active runs as cancelled, in the warehouse and on the home page."""
+    for home, run_id in _active_runs:
+        with contextlib.suppress(Exception):
+            runs.end_run(home, run_id, "cancelled")
+        home_page.record_outcome(home, run_id, "cancelled")
 
 
 @contextlib.contextmanager
@@ -152,6 +162,9 @@ def _watch_signals(read_end: int) -> None:
 
 
 def _force_exit(number: int) -> NoReturn:
+    note = threading.Thread(target=_record_cancellations, daemon=True)
+    note.start()
+    note.join(STATE_UPDATE_SECONDS)
     prefect_server.stop_server(seconds=0)
     ended = Terminated(number)
     print(f"\n{ended}", file=sys.stderr, flush=True)
