@@ -42,7 +42,7 @@ from oneclass.tasks.tuning import auto
 
 STAGES = """
 1. **ingest** reads new files; lines that cannot be read are kept as rejects.
-2. **binarize** decides what counts as a like, and who is active enough to stay.
+2. **binarize** decides what counts as a like.
 3. **split** holds out users, and one like of every user, for the tests; **diagnose** counts likes.
 4. **tune** searches the settings of models that have none for this data set; most nights have nothing to search.
 5. **train-MODEL** fits one model on what each test leaves; **blend** weighs the models and comes last.
