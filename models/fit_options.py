@@ -115,23 +115,6 @@ class ValidationUsers:
 RowLoader = Callable[[int, int], csr_matrix]
 
 
-@dataclass(frozen=True, eq=False)
-class InMemoryRows:
-    """The rows of one block, held in memory: for a fit in one process.
-
-    Attributes:
-        first: index of the first row in the training matrix.
-        matrix: the rows.
-    """
-
-    first: int
-    matrix: csr_matrix
-
-    def __call__(self, first: int, end: int) -> csr_matrix:
-        """Return rows [first, end) of the training matrix."""
-        return self.matrix[first - self.first : end - self.first]
-
-
 class BlockExecutor(Protocol):
     """Executes the calls of a fit by blocks; a call is repeated if its process dies."""
 

@@ -104,7 +104,7 @@ def start_distributed_fit(
     Args:
         weights: float64 (items,), by which negatives are drawn.
     """
-    with partition_users(interactions, config.settings.blocks, config, options, "random_graph") as blocks:
+    with partition_users(interactions, config.settings.blocks, config, options) as blocks:
         blocks.share({"weights": weights})
         blocks.write_users(vars(q.users))
         items, taus = q.items, q.taus

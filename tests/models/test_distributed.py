@@ -101,7 +101,7 @@ def double_block(block, state, add):
 
 @pytest.fixture
 def begun(long_tailed, tmp_path):
-    with partition_users(long_tailed, 3, "terms", FitOptions(workers=Backwards(), scratch=tmp_path), "any") as blocks:
+    with partition_users(long_tailed, 3, "terms", FitOptions(workers=Backwards(), scratch=tmp_path)) as blocks:
         blocks.write_users({"users": np.arange(300.0), "same": np.arange(600).reshape(300, 2)})
         yield blocks
     assert not list(tmp_path.iterdir())
