@@ -77,7 +77,8 @@ def read_case(connection: duckdb.DuckDBPyConnection, folder: Path, case: Case) -
 def find_difference(case: Case, outcome: tuple[list, int] | str) -> str:
     """Describe the first difference from the naive reader; empty if there is none."""
     if isinstance(outcome, str):
-        is_empty = not case.text.removeprefix(b"\xef\xbb\xbf").strip() or read_naively(case)[:2] == ([], 0)
+        text = case.text.decode(errors="replace").removeprefix("\ufeff")
+        is_empty = not text.strip() or read_naively(case)[:2] == ([], 0)
         is_no_log = case.table is None and (is_empty or case.text.count(0) > len(case.text) // 10)
         may_be_refused = case.is_unreadable or is_no_log or not read_naively(case)[2]
         return "" if may_be_refused and "does not name" not in outcome else f"refused: {outcome[:300]}"

@@ -20,7 +20,7 @@ from oneclass.models.settings import ModelSettings, SearchSpace
 from oneclass.tasks.capacity import record_left_out
 from oneclass.tasks.cluster import LOCAL, Executor
 from oneclass.tasks.orchestration.stage_task import stage_task
-from oneclass.tasks.protocols import NEXT_EVENTS_VALIDATION, find_validation_splits
+from oneclass.tasks.protocols import NEXT_EVENTS_VALIDATION, describe_folds, find_validation_splits
 from oneclass.tasks.stores import matrices, stages, warehouse
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.tuning.halving import SearchProgress, run_searches
@@ -211,8 +211,9 @@ def _describe_search(home: Home, progress: SearchProgress, default: ChosenSettin
     reason += f"; trials: {len(trials)} in {progress.cpu_seconds:,.0f} CPU s"
     reason += f", stopped: {progress.stopped}" if progress.stopped else ""
     at_start = trials[0]["value"] if trials[0]["state"] == "done" else None
-    figures = f"{search.metric} {format_setting(best.value)}, with the initial settings {format_setting(at_start)}"
-    logger.info("%s: %s; %s", search.model, figures, reason)
+    users = f"{search.count_users(home)} validation users{describe_folds(len(search.digests))}"
+    figures = f"{format_setting(best.value)}, with the initial settings {format_setting(at_start)}"
+    logger.info("%s: best by %s of %s: %s; %s", search.model, search.metric, users, figures, reason)
     searched = {"trials": len(trials), "seconds": progress.cpu_seconds, "at_start": at_start, "reached": best.value}
     searched |= {**(default.searched or {}), "standard_error": best.user_attrs["standard_error"]}
     return ChosenSettings(search.model, "search", reason, settings, searched, trials)

@@ -16,6 +16,7 @@ import pytest
 from prefect import flow
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import ArtifactFilter, LogFilter
+from prefect.exceptions import ObjectNotFound
 from prefect.flow_engine import run_flow
 from prefect.states import AwaitingRetry, Running, Scheduled
 
@@ -72,6 +73,8 @@ def run_pasted(command: str, environment: dict[str, str], *more: str) -> str:
 
 @pytest.mark.slow
 def test_the_readmes_commands_deploy_and_run_a_night_whose_tables_are_in_the_home(environment, tmp_path):
+    with get_client(sync_client=True) as client, contextlib.suppress(ObjectNotFound):
+        client.delete_work_pool("oneclass")  # of another test
     run_pasted(find_readme_command("prefect work-pool create"), environment)
     said = run_pasted(find_readme_command("prefect deploy"), environment)
     assert "successfully created" in said and "?" not in said

@@ -214,7 +214,8 @@ def split_delimited(case: Case, lines: list[str]) -> Iterator[Record]:
     else:
         lines, delimiter, quoting = [line.replace(delimiter, "\x01") for line in lines], "\x01", csv.QUOTE_NONE
     source = (f"{line}\n" for line in lines)
-    reader = csv.reader(source, delimiter=delimiter, quoting=quoting, strict=True, skipinitialspace=True)
+    skips = quoting == csv.QUOTE_MINIMAL
+    reader = csv.reader(source, delimiter=delimiter, quoting=quoting, strict=True, skipinitialspace=skips)
     while (first := reader.line_num) < len(lines):
         try:
             fields = next(reader)
