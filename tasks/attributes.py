@@ -11,7 +11,6 @@ from oneclass.tasks.stores import warehouse
 
 Side = Literal["item", "user"]
 Attributes = Mapping[str, pl.DataFrame]  # by side, as `load_attributes` returns them, of the sides that have any
-NO_ATTRIBUTES: Attributes = {}
 TYPES: dict[str, pl.DataType] = {
     "category": pl.String(),
     "categories": pl.List(pl.String()),

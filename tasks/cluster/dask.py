@@ -167,12 +167,11 @@ def open_cluster(
     *,
     workers: int | None = None,
     address: str | None = None,
-    unencrypted: bool = False,
 ) -> Generator[DaskExecutor]:
     """Start a number of workers, or connect to the scheduler at an address, and open an executor over them.
 
     Args:
-        run_id, unencrypted: as in `tasks.cluster.open_executor` and `ClusterSettings`.
+        run_id: as in `tasks.cluster.open_executor`.
         submit_locally: as in `DaskExecutor`.
 
     Raises:
@@ -185,7 +184,7 @@ def open_cluster(
         connection = _start_workers(home, workers, threads)
     else:
         option, threads = f"--dask {address}", None
-        connection = _connect(address, unencrypted)
+        connection = _connect(address)
     with _sentinel(home) as sentinel, connection as client:
         context = worker.WorkerContext(worker.versions(), home.absolute(), sentinel, 1, run_id)
         cores, memory = _check_workers(client, option, context)
@@ -239,14 +238,14 @@ def _start_workers(home: Home, workers: int, threads: int) -> Generator[distribu
 
 
 @contextlib.contextmanager
-def _connect(address: str, unencrypted: bool) -> Generator[distributed.Client]:
+def _connect(address: str) -> Generator[distributed.Client]:
     """Connect to a scheduler, with the certificates of Dask's configuration.
 
     Raises:
         InputError: no scheduler answers there, or the connection is insecure.
     """
     tls = distributed.Security()
-    _check_address(address, unencrypted, tls)
+    _check_address(address, tls)
     try:
         client = distributed.Client(address, security=tls, timeout=CONNECT_SECONDS)
     except (OSError, ValueError, TimeoutError) as error:
@@ -255,7 +254,7 @@ def _connect(address: str, unencrypted: bool) -> Generator[distributed.Client]:
         yield client
 
 
-def _check_address(address: str, unencrypted: bool, tls: distributed.Security) -> None:
+def _check_address(address: str, tls: distributed.Security) -> None:
     """Refuse an insecure connection, since a scheduler can run code on its workers and clients.
 
     Raises:
@@ -270,7 +269,7 @@ def _check_address(address: str, unencrypted: bool, tls: distributed.Security) -
             f"--dask {address}: needs certificates; name them in Dask's configuration, such as "
             "DASK_DISTRIBUTED__COMM__TLS__CA_FILE, ..__TLS__CLIENT__CERT and ..__TLS__CLIENT__KEY."
         )
-    if scheme != "tls" and not unencrypted and not _is_loopback(host):
+    if scheme != "tls" and not _is_loopback(host):
         raise InputError(
             f"--dask {address}: is on another machine, and tcp is not encrypted: anyone who can reach that port can "
             "run code on every worker. Use tls://."

@@ -147,8 +147,7 @@ class ClusterSettings:
 
     Attributes:
         workers: number of worker processes of the run's own cluster on this machine.
-        address: address of an existing cluster's scheduler, such as tcp://10.0.0.1:8786.
-        unencrypted: allow a scheduler on another machine without TLS.
+        address: address of an existing cluster's scheduler, such as tls://10.0.0.1:8786.
 
     Raises:
         InputError: `workers` and `address` are both given; `workers` is below 1.
@@ -156,7 +155,6 @@ class ClusterSettings:
 
     workers: int | None = None
     address: str | None = None
-    unencrypted: bool = False
 
     def __post_init__(self) -> None:
         if self.workers is not None and self.workers < 1:
@@ -182,8 +180,6 @@ def open_executor(settings: ClusterSettings, home: Home, run_id: str | None = No
         from oneclass.tasks.cluster import dask
     except ModuleNotFoundError as error:
         raise InputError(f"--workers and --dask need Dask, which is not installed: {INSTALL_DASK}") from error
-    workers, address, unencrypted = settings.workers, settings.address, settings.unencrypted
-    with dask.open_cluster(
-        home, run_id, LOCAL.submit, workers=workers, address=address, unencrypted=unencrypted
-    ) as executor:
+    workers, address = settings.workers, settings.address
+    with dask.open_cluster(home, run_id, LOCAL.submit, workers=workers, address=address) as executor:
         yield executor

@@ -195,12 +195,6 @@ def list_datasets(root: Path) -> list[str]:
     return sorted(built_in | own)
 
 
-def list_own_datasets(root: Path) -> list[str]:
-    """List the data sets that a home declares in a file, or has logs, a warehouse or a publication of."""
-    folders = [folder.name for folder in root.iterdir() if names.is_data_set(folder)] if root.is_dir() else []
-    return sorted({*folders, *(file.stem for file in (root / "datasets").glob("*.toml"))})
-
-
 def read_declaration(name: str, root: Path) -> tuple[Path, dict[str, Any]]:
     """Return the file of a data set, the user's own or the built-in one, and what it declares; nothing if it is absent.
 

@@ -65,13 +65,12 @@ class Recommender:
 
     def __init__(self, dataset: str, published: PublishedModel, threads: int) -> None:
         self.dataset = dataset
-        self.publication: str = published.publication["run_id"]
-        published_at = published.publication["published_at"]
-        self.published_at = datetime.strptime(published_at, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
-        max_age = published.publication.get("max_age")
-        self.max_age = None if max_age is None else timedelta(days=max_age)
+        record = published.publication
+        self.publication: str = record["run_id"]
+        self.published_at = datetime.strptime(record["published_at"], "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
+        self.max_age = None if (days := record.get("max_age")) is None else timedelta(days=days)
         self.model, self.score = published.model, published.score
-        self.seen = published_model.seen_choice(published.publication)
+        self.seen = published_model.seen_choice(record)
         self.items, self.users = published.items, published.users
         self._histories, self._lists = published.histories, published.lists
         self.fitted = registry.load_model(published.model, published.fit, threads=threads)
@@ -83,9 +82,8 @@ class Recommender:
     def _load_companion(self, published: PublishedModel) -> Companion | None:
         if published.companion is None and not has_like(self.model):
             return None
-        model = self.fitted
-        if published.companion is not None:
-            model = registry.load_model(*published.companion, threads=self.fitted.threads)
+        other = published.companion
+        model = registry.load_model(*other, threads=self.fitted.threads) if other else self.fitted
         return Companion(model, Calibrations.load(published.like_calibrations))
 
     def recommend(
@@ -190,9 +188,8 @@ class Recommender:
         for start in range(0, max(len(names), 1), USERS_PER_BLOCK):  # at least once, for a frame without rows
             block = slice(start, start + USERS_PER_BLOCK)
             block_rows = None if rows is None else rows[block]
-            ids = names[block]
-            ranked = self._rank(histories[block], n, block_rows, seen, request, user_ids=ids)
-            blocks.append(ranking.user_frame(ranked, ids, self.names))
+            ranked = self._rank(histories[block], n, block_rows, seen, request, user_ids=names[block])
+            blocks.append(ranking.user_frame(ranked, names[block], self.names))
         return pl.concat(blocks)
 
     def similar_items(self, item_id: str, n: int = 20) -> pl.DataFrame:
@@ -338,8 +335,8 @@ class Recommender:
         """Return a user's row of the histories, faster than scipy's indexing, which takes a millisecond."""
         start, stop = self._histories.indptr[row : row + 2]
         columns, recency_ranks = self._history_entries(row)
-        values = self._histories.data[start:stop]
-        history = self.names.history(columns, values, recency_ranks if self._reads_order else None)
+        ranks = recency_ranks if self._reads_order else None
+        history = self.names.history(columns, self._histories.data[start:stop], ranks)
         ages = getattr(self._histories, "event_ages", None)
         return with_event_ages(history, None if ages is None else ages.take(np.arange(start, stop)))
 
@@ -381,9 +378,10 @@ class Recommender:
         user_ids: pl.Series | None = None,
     ) -> RankedItems:
         """Rank for each history the n best items that the rules and the request allow."""
-        selection = self.rules.select(
-            histories, n, request, rows=rows, user_ids=user_ids, exclude_seen=self._excludes_seen(seen)
-        )
+        if seen not in (None, "include", "exclude"):
+            raise ValueError(f"seen = {seen!r}: must be 'include' or 'exclude'; None takes what is published")
+        exclude_seen = (seen or self.seen) == "exclude"
+        selection = self.rules.select(histories, n, request, rows=rows, user_ids=user_ids, exclude_seen=exclude_seen)
         return ranking.rank_items(
             self.fitted,
             self.score,
@@ -394,11 +392,6 @@ class Recommender:
             companion=self.companion,
             popular=self._popular_scores,
         )
-
-    def _excludes_seen(self, seen: SeenChoice | None) -> bool:
-        if seen not in (None, "include", "exclude"):
-            raise ValueError(f"seen = {seen!r}: must be 'include' or 'exclude'; None takes what is published")
-        return (seen or self.seen) == "exclude"
 
 
 def _check_count(n: int) -> int:
