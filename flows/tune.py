@@ -135,10 +135,9 @@ def _search_settings(given: TuneParameters, run: "RunSettings") -> str:
 
 def _run_trials(run: "RunSettings", search: "Search", given: TuneParameters) -> str:
     """Run trials until the study has the requested number or the time limit is reached."""
-    from oneclass.tasks.cluster import LOCAL
     from oneclass.tasks.tuning.search import suggest_trial
     from oneclass.tasks.tuning.study import format_trials, open_study, write_best_settings
-    from oneclass.tasks.tuning.trial import log_trial, submit_trial
+    from oneclass.tasks.tuning.trial import log_trial, run_trial
 
     train, users = search.load_folds(run.home)[0].train, search.count_users(run.home)
     study, until = open_study(run.home, search), time.monotonic() + 60 * (given.timeout or math.inf)
@@ -147,8 +146,7 @@ def _run_trials(run: "RunSettings", search: "Search", given: TuneParameters) -> 
     command = format_command(given)
     file = write_best_settings(run.home, search, study.trials, fixed, users, command)
     while len(ended := study.trials) < given.trials:
-        trial = suggest_trial(search, len(ended), ended, train)
-        study.add_trial(submit_trial(LOCAL, run.home, search, trial).result())
+        study.add_trial(run_trial(run.home, search, suggest_trial(search, ended, train)))
         log_trial(search, study.trials)
         file = write_best_settings(run.home, search, study.trials, fixed, users, command)
         if time.monotonic() > until and len(study.trials) < given.trials:

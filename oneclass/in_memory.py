@@ -229,7 +229,7 @@ def search_settings(
     with _quiet_stages():
         data = [select_validation(split, protocol, start.seed, threads) for split in folds]
     ended: list[FrozenTrial] = []
-    for number in range(trials):
-        trial = suggest_trial(search, number, ended, data[0].train)
+    for _ in range(trials):
+        trial = suggest_trial(search, ended, data[0].train)
         ended.append(fit_trial(search, trial, data, type(start), threads))
     return ended

@@ -110,6 +110,6 @@ def run_trials(
     """
     train, ended, started = search.load_folds(home)[0].train, list(earlier), time.process_time()
     while len(ended) < trials and time.process_time() - started < seconds:
-        ended.append(run_trial(home, search, suggest_trial(search, len(ended), ended, train)))
+        ended.append(run_trial(home, search, suggest_trial(search, ended, train)))
         log_trial(search, ended)
     return ended, time.process_time() - started

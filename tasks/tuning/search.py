@@ -43,7 +43,6 @@ class Search:
         edges, items: of the sample that trials are fitted on, as in `load_validation`.
         unsearched: settings outside the space that the second and the following trials may take from
             `ModelSettings.initial_trials`, and later ones from the best trial so far.
-        batch_size: number of trials that are suggested from the same earlier trials, and may run concurrently.
         whole: size of the log, if a run searches by itself: such a search stops fits that cost far more than the first.
     """
 
@@ -56,7 +55,6 @@ class Search:
     edges: int | None = None
     items: int | None = None
     unsearched: tuple[str, ...] = ()
-    batch_size: int = 1
     whole: LogSize | None = None
 
     @property
@@ -89,27 +87,26 @@ class Search:
         return compute_key(source, self.protocol, start, space, self.initial_values, self.seed, *data)[:16]
 
 
-def suggest_trial(search: Search, number: int, ended: Sequence[FrozenTrial], interactions: csr_matrix) -> optuna.Trial:
-    """Suggest a trial by Optuna's TPE sampler, in a study of its own in memory.
+def suggest_trial(search: Search, ended: Sequence[FrozenTrial], interactions: csr_matrix) -> optuna.Trial:
+    """Suggest the next trial by Optuna's TPE sampler, in a study of its own in memory.
 
     The trial's attribute `values` has the values to try, multiples as such; none for the initial settings.
 
     Args:
-        number: number of the trial in its search, from 0; it decides the sampler's seed.
-        ended: the trials so far, in their order.
+        ended: the trials so far, in their order; their number decides the sampler's seed.
         interactions: the matrix that the trial is fitted on.
     """
+    number = len(ended)
     seed = int(np.random.SeedSequence([search.seed, number]).generate_state(1)[0])
     sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=STARTUP_TRIALS, multivariate=True)
     study = optuna.create_study(direction="maximize", sampler=sampler, pruner=optuna.pruners.MedianPruner())
-    earlier = ended[: number // search.batch_size * search.batch_size]
-    study.add_trials(earlier)
+    study.add_trials(ended)
     if number < len(search.initial_values):
         values = search.initial_values[number]
         searched = {name: value for name, value in values.items() if name in search.space}
         study.enqueue_trial(_project_start(search, interactions) | searched)
     else:
-        best = find_best_trial(earlier)
+        best = find_best_trial(ended)
         values = best.user_attrs["values"] if best else {}
     trial = study.ask({name: to_distribution(range_) for name, range_ in search.space.items()})
     unsearched = {name: value for name, value in values.items() if name not in search.space}

@@ -29,7 +29,7 @@ def open_study(home: Home, search: Search) -> optuna.Study:
     except DatabaseError as error:
         advice = "Put a copy of it back, or delete it to make its trials again."
         raise OneclassError(f"{database}: is damaged ({error.orig}). {advice}") from error
-    name = f"{search.model} {search.protocol} {search.compute_digest(*search.digests, search.batch_size)}"
+    name = f"{search.model} {search.protocol} {search.compute_digest(*search.digests)}"
     return optuna.create_study(storage=storage, study_name=name, direction="maximize", load_if_exists=True)
 
 

@@ -1,6 +1,5 @@
 """One trial: a fit with the suggested settings, evaluated on the validation users."""
 
-import contextlib
 import logging
 import math
 import time
@@ -17,7 +16,6 @@ from oneclass.models.fit_options import Epoch, FitOptions, ValidationUsers
 from oneclass.models.memory_estimates import LogSize
 from oneclass.models.registry import MODELS
 from oneclass.tasks import memory_errors
-from oneclass.tasks.cluster import Executor, PendingCall
 from oneclass.tasks.errors import OneclassError
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.tuning.search import Search, describe_trials, find_best_trial, format_setting
@@ -28,15 +26,6 @@ logger = logging.getLogger(__name__)
 CHECKPOINTS = (1 / 8, 1 / 4, 1 / 2)  # shares of the epochs, the same in every trial, so that trials can be compared
 CHECKPOINT_USERS = 200  # validation users of a checkpoint
 MAX_SECONDS_RATIO, MIN_LIMIT_SECONDS = 8, 20.0  # limit of a run's own trials: over the first one, and at least
-
-
-def submit_trial(executor: Executor, home: Home, search: Search, trial: optuna.Trial) -> PendingCall:
-    """Submit a trial, whose result is the ended trial."""
-    train, memory = search.load_folds(home)[0].train, 0
-    with contextlib.suppress(ValueError, ArithmeticError):  # of settings that the model refuses, which fail the trial
-        settings = search.start.with_trial_values(trial.user_attrs["values"], train)
-        memory = MODELS[search.model].estimate_cost(settings, LogSize.of(train)).bytes
-    return executor.submit(run_trial, home, search, trial, label=f"{search.model}: trial", memory=memory)
 
 
 def run_trial(home: Home, search: Search, trial: optuna.Trial) -> FrozenTrial:

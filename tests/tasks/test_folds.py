@@ -202,7 +202,7 @@ def test_a_trial_is_evaluated_by_the_users_of_all_folds(evaluated):
     home, folds, _, expected = evaluated
     of = SETTINGS["wmf"]
     search = Search("wmf", PROTOCOL, tuple(digest for digest, _ in folds), of, of.search_space, SEED)
-    trial = run_trial(home, search, suggest_trial(search, 0, [], search.load_folds(home)[0].train))
+    trial = run_trial(home, search, suggest_trial(search, [], search.load_folds(home)[0].train))
     values = [of_user["ndcg@100"] for of_user in expected["wmf"].values()]
     assert (trial.value, trial.user_attrs["standard_error"]) == tuple(map(pytest.approx, mean_and_error(values)))
     assert search.count_users(home) == len(values)

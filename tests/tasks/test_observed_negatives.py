@@ -164,7 +164,7 @@ def test_trials_of_a_search_get_them(home, events):
         and 0 < judged.explicit_negatives.nnz < whole.explicit_negatives.nnz
     )
     assert judged.train.multiply(judged.explicit_negatives).nnz == 0 and judged.train.shape[0] < whole.train.shape[0]
-    values = [run_trial(home, one, suggest_trial(one, 0, [], judged.train)).value for one in (asked, plain)]
+    values = [run_trial(home, one, suggest_trial(one, [], judged.train)).value for one in (asked, plain)]
     assert other.explicit_negatives is None and values[0] != values[1]
 
 

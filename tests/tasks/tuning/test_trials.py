@@ -12,13 +12,12 @@ from oneclass.flows.parameters import BackfillParameters
 from oneclass.flows.settings import resolve_settings
 from oneclass.models.registry import MODELS
 from oneclass.models.settings import NumericRange
-from oneclass.tasks.cluster import LOCAL
 from oneclass.tasks.errors import OneclassError
 from oneclass.tasks.evaluate.ranking import rank_part_targets
 from oneclass.tasks.stores import matrices
 from oneclass.tasks.tuning.search import Search, suggest_trial
 from oneclass.tasks.tuning.study import format_trials, open_study, write_best_settings
-from oneclass.tasks.tuning.trial import submit_trial
+from oneclass.tasks.tuning.trial import run_trial
 from oneclass.tasks.tuning.validation import load_validation
 from tests.conftest import home_in
 from tests.short_memory import inflate_cost
@@ -45,19 +44,16 @@ def digests(home, split_once):
     return split_once[1]
 
 
-def make_search(digests, protocol="strong_generalization", seed=3, batch_size=1, **settings):
+def make_search(digests, protocol="strong_generalization", seed=3, **settings):
     start = ToySettings(**settings)
-    return Search("toy", protocol, (digests[protocol],), start, start.search_space, seed, batch_size=batch_size)
+    return Search("toy", protocol, (digests[protocol],), start, start.search_space, seed)
 
 
-def run_trials(home, search, trials, ended=(), order=1):
-    """A search's trials, in batches whose trials are run in this order."""
+def run_trials(home, search, trials, ended=()):
+    """A search's trials, those that ended before included."""
     ended, train = list(ended), search.load_folds(home)[0].train
     while len(ended) < trials:
-        batch_end = (len(ended) // search.batch_size + 1) * search.batch_size
-        numbers = range(len(ended), min(batch_end, trials))
-        asked = [submit_trial(LOCAL, home, search, suggest_trial(search, at, ended, train)) for at in numbers]
-        ended += [call.result() for call in asked[::order]][::order]
+        ended.append(run_trial(home, search, suggest_trial(search, ended, train)))
     return ended
 
 
@@ -75,23 +71,17 @@ def states_of(trials):
     return [trial.state.name for trial in trials]
 
 
-@pytest.mark.parametrize("batch_size", [1, 3])
-def test_neither_the_order_in_which_a_batch_is_made_nor_a_cut_changes_a_trial(home, digests, batch_size):
-    search = make_search(digests, batch_size=batch_size)
+def test_a_cut_changes_no_trial(home, digests):
+    search = make_search(digests)
     whole = run_trials(home, search, 14)
     assert len({str(settings) for settings in settings_of(whole)}) == 14
-    assert repeatable(run_trials(home, search, 14, order=-1)) == repeatable(whole)
+    assert repeatable(run_trials(home, search, 14)) == repeatable(whole)
     for cut in (2, 10):
         study = open_study(home, dataclasses.replace(search, seed=search.seed))
         study.add_trials(run_trials(home, search, cut)[len(study.trials) :])
         assert repeatable(run_trials(home, search, 14, study.trials)) == repeatable(whole)
-    other = make_search(digests, seed=4, batch_size=batch_size)
+    other = make_search(digests, seed=4)
     assert settings_of(run_trials(home, other, 2))[1] != settings_of(whole)[1]
-
-
-def test_how_many_are_suggested_together_decides_which_trials_are_made(home, digests):
-    alone, together = (settings_of(run_trials(home, make_search(digests, batch_size=of), 9)) for of in (1, 3))
-    assert alone[:4] == together[:4] and alone != together  # the first are drawn before the sampler learns
 
 
 def test_the_search_begins_at_the_current_settings_and_goes_on_to_those_of_other_data_sets(home, digests, monkeypatch):
@@ -112,7 +102,7 @@ def test_one_after_the_other_the_trials_are_those_that_optuna_suggests_and_prune
     for number, one in enumerate(found):
         seed = int(np.random.SeedSequence([search.seed, number]).generate_state(1)[0])
         study.sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=4, multivariate=True)
-        trial, pruned = study.ask(suggest_trial(search, 0, [], train).distributions), False
+        trial, pruned = study.ask(suggest_trial(search, [], train).distributions), False
         assert trial.params == one.params
         for step, value in one.intermediate_values.items():
             trial.report(value, step)
@@ -166,13 +156,12 @@ def test_what_would_not_compare_is_another_study(home, digests):
     others = [
         make_search(digests, "leave_one_out"),
         make_search(digests, seed=5),
-        make_search(digests, batch_size=2),
         make_search(digests, noise=0.1),
         dataclasses.replace(one, digests=("another",)),
         dataclasses.replace(one, space=space),
         dataclasses.replace(one, space=space, start=ToySettings(epochs=9)),
     ]
-    assert len({open_study(home, search).study_name for search in [one, *others]}) == 8
+    assert len({open_study(home, search).study_name for search in [one, *others]}) == 7
     assert open_study(home, make_search(digests)).study_name == open_study(home, one).study_name
 
 
