@@ -3,32 +3,18 @@
 from typing import TYPE_CHECKING
 
 from oneclass.flows.commands import run_as_program
-from oneclass.flows.parameters import ReplayParameters
+from oneclass.flows.parameters import BackfillParameters
 
 if TYPE_CHECKING:
     from oneclass.flows.settings import RunSettings
 
 
-def prepare(given: ReplayParameters) -> "RunSettings | str":
-    """Check the run, or the nights of a replay."""
-    from oneclass.flows import run_hooks
-
-    if given.every is None and not given.dry_run:
-        return run_hooks.prepare_run(given)
-    from oneclass.flows import replay
-
-    with run_hooks.notify_startup_failure(given):
-        return replay.prepare_replay(given)
-
-
-def backfill(given: ReplayParameters, run: "RunSettings") -> str:
+def backfill(given: BackfillParameters, run: "RunSettings") -> str:
     """From raw logs to published tables."""
-    from oneclass.flows import pipeline, replay, run_hooks
+    from oneclass.flows import pipeline, run_hooks
 
-    if given.every is not None:
-        return replay.replay(given, run)
     with run_hooks.hand_over(run):
-        return pipeline.format_result(pipeline.backfill(**vars(given.to_backfill())))
+        return pipeline.format_result(pipeline.backfill(**vars(given)))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
 """Write the folder that a paper cites a run by."""
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from oneclass.flows.commands import run_as_program
 from oneclass.flows.parameters import DatasetParameters
@@ -13,18 +12,16 @@ class CiteParameters(DatasetParameters):
 
     Attributes:
         run: the evaluated run whose table is cited; by default the latest
-        out: the folder to write; by default HOME/NAME/citations/RUN
     """
 
     run: str | None = None
-    out: str | None = None
 
 
 def cite(given: CiteParameters) -> str:
     """A folder for a paper: a run's table in LaTeX and CSV, and the settings, data and versions behind it."""
     from oneclass.tasks.citation import write_citation
 
-    return f"Folder: {write_citation(given.find_home()[0], given.run, Path(given.out) if given.out else None)}"
+    return f"Folder: {write_citation(given.find_home()[0], given.run)}"
 
 
 if __name__ == "__main__":

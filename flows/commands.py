@@ -1,9 +1,9 @@
 """The commands: `oneclass NAME` after installation, python -m flows.NAME in a checkout.
 
 Each module flows.NAME has a function NAME, which takes the command's parameters and returns the text to print; its
-docstring is the help. A command that runs flows has a function `prepare` too, which is called before Prefect is loaded
-or its server started: it returns what NAME takes beside the parameters, or the text to print if there is nothing to
-run. All import Prefect, numba and other slow modules when they are called, so that `--help` answers at once.
+docstring is the help. A command that runs a flow takes the run's checked settings too, which `prepare_run`, or a
+function `prepare` of its own, makes before Prefect is loaded or its server started. All import Prefect, numba and other
+slow modules when they are called, so that `--help` answers at once.
 """
 
 import atexit
@@ -44,7 +44,7 @@ COMMANDS = {  # arguments of a common use, with which the command's help ends
     "nightly_retrain": "--dataset mine",
     "deploy": "--dataset mine",
 }
-WITH_PREFECT = ("promote", "deploy")  # of those without `prepare`
+WITH_PREFECT = ("promote", "deploy")  # of those that run no flow
 # Return what was parsed, or None after `--help`; raise errors.
 RETURN_ALL: Any = {"result_action": "return_value", "exit_on_error": False, "print_error": False}
 # Importing modules leaves no garbage, and collecting it takes a sixth of the start-up time.
@@ -112,7 +112,7 @@ def main(name: str, arguments: Sequence[str]) -> int:
 def run_app(app: App, arguments: Sequence[str]) -> int:
     """Run the command that the arguments name and return its exit status."""
     try:
-        parsed = app(join_hyphens(arguments))
+        parsed = app(arguments)
     except CycloptsError as error:
         print_text(f"{error} See {app.name[0]} --help.", sys.stderr)
         return 2
@@ -121,7 +121,7 @@ def run_app(app: App, arguments: Sequence[str]) -> int:
     name, given, debug = parsed
     command = _import_command(name)
     try:
-        if hasattr(command, "prepare") or name in WITH_PREFECT:
+        if _runs_flow(command, name) or name in WITH_PREFECT:
             output, failure = f"\n{_run_with_prefect(command, name, given, debug)}", 0
         else:
             output, failure = _run_alone(getattr(command, name), given, debug), 1
@@ -137,24 +137,17 @@ def run_app(app: App, arguments: Sequence[str]) -> int:
     return 0
 
 
-def join_hyphens(arguments: Sequence[str]) -> list[str]:
-    """Join a lone hyphen to the flag before it, as in --time=-, because Cyclopts takes it for another flag."""
-    joined: list[str] = []
-    for word in arguments:
-        if word == "-" and joined and joined[-1].startswith("--"):
-            joined[-1] += "=-"
-        else:
-            joined.append(word)
-    return joined
+def _runs_flow(command: types.ModuleType, name: str) -> bool:
+    return "run" in inspect.signature(getattr(command, name)).parameters
 
 
 def _run_with_prefect(command: types.ModuleType, name: str, given: Any, debug: bool) -> str:
     """Run a command that loads Prefect, on a server of its own if it runs flows and no other is configured."""
-    prepared: list[Any] = []
-    if hasattr(command, "prepare"):
-        prepared = [command.prepare(given)]
-        if isinstance(prepared[0], str):
-            return prepared[0]
+    arguments: dict[str, Any] = {}
+    if runs_flow := _runs_flow(command, name):
+        from oneclass.flows.run_hooks import prepare_run
+
+        arguments["run"] = getattr(command, "prepare", prepare_run)(given)
         prefect_server.start_server()
     import prefect.main as _
     from rich.console import Console
@@ -166,12 +159,12 @@ def _run_with_prefect(command: types.ModuleType, name: str, given: Any, debug: b
     if not debug:
         signals.silence_tracebacks()
     with signals.handle_signals(), contextlib.ExitStack() as stack:
-        if prepared:
+        if runs_flow:
             from oneclass.flows import pipeline as _  # noqa: F401  (takes seconds, in which the server starts)
 
             stack.enter_context(prefect_server.ensure_server())
         start_garbage_collection()
-        return getattr(command, name)(given, *prepared)
+        return getattr(command, name)(given, **arguments)
 
 
 def _hide_output(console: "Console") -> None:

@@ -81,8 +81,8 @@ def build_parameters(given: DeployParameters) -> dict[str, Any]:
     parameters = {name: value for name, value in parameters.items() if name in chosen}
     parameters |= {"dataset": given.dataset, "home": str(home.resolve_root(given.home).resolve())}
     parameters["config"] = [str(Path(path).resolve()) for path in given.config]
-    if titles := given.titles or given.settings.get("publish.titles"):
-        parameters["titles"] = str(Path(titles).resolve())
+    if titles := given.settings.get("publish.titles"):
+        parameters["settings"] = {**given.settings, "publish.titles": str(Path(titles).resolve())}
     return parameters
 
 

@@ -77,7 +77,6 @@ def prepare(given: ForgetParameters) -> "RunSettings | None":
         InputError: the data set is simulated, or what is published cannot be made anew.
     """
     from oneclass.flows.settings import RunSettings, choose_times, split_file_pair
-    from oneclass.tasks.cluster import ClusterSettings
     from oneclass.tasks.ingest import file_registry
     from oneclass.tasks.ingest.attributes import read_titles
     from oneclass.tasks.settings import STAGE_SETTINGS, check_model, restore_settings, validate_settings
@@ -113,7 +112,6 @@ def prepare(given: ForgetParameters) -> "RunSettings | None":
         times=choose_times(models, optional_models),
         given={name: fields for name, fields in changed.items() if fields},
         **stages,
-        cluster=ClusterSettings(),
         seed=stored["seed"],
         since=date.fromisoformat(stored["since"]) if stored["since"] else None,
         until=date.fromisoformat(stored["until"]) if stored["until"] else None,

@@ -10,13 +10,6 @@ if TYPE_CHECKING:
     from oneclass.flows.settings import RunSettings
 
 
-def prepare(given: NightlyRetrainParameters) -> "RunSettings":
-    """Check the run."""
-    from oneclass.flows.run_hooks import prepare_run
-
-    return prepare_run(given)
-
-
 def nightly_retrain(given: NightlyRetrainParameters, run: "RunSettings") -> str:
     """The nightly run, once."""
     from prefect.exceptions import CancelledRun

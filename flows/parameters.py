@@ -97,39 +97,15 @@ class RunParameters(DatasetParameters):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SourceParameters(DatasetParameters):
-    """Parameters of commands that read logs.
+class LogParameters(DatasetParameters):
+    """Parameters of flows that read logs by name.
 
     Attributes:
         source: raw log files or folders; by default those in HOME/NAME/landing
-        user: the logs' column of users, as [columns] names it; by number where a file has no header
-        item: the logs' column of items
-        value: the logs' column of values; - for none
-        time: the logs' column of times, or those of the date and of the time of day; - for none
-        event: the logs' column with the kind of event, with [events]; - to count all kinds alike
-    """
-
-    source: list[str] = field(default_factory=list[str])
-    user: str | None = None
-    item: str | None = None
-    value: str | None = None
-    time: list[str] = field(default_factory=list[str])
-    event: str | None = None
-
-    @property
-    def columns(self) -> dict[str, str | list[str]]:
-        """The columns that are named, by their roles."""
-        return {role: name for role in ("user", "item", "value", "time", "event") if (name := getattr(self, role))}
-
-
-@dataclass(frozen=True, kw_only=True)
-class SplitFilesParameters(DatasetParameters):
-    """Parameters of commands that take a log that comes as a split.
-
-    Attributes:
         split_files: adjacency lists that come as a split, TRAIN and TEST; evaluated by the protocol `given`
     """
 
+    source: list[str] = field(default_factory=list[str])
     split_files: list[str] = field(default_factory=list[str])
 
 
@@ -143,18 +119,13 @@ class TrainParameters(RunParameters):
         protocols: the protocols to evaluate by: by default strong_generalization, leave_one_out and, of logs with times
             whose users return, next_events, and of data sets with attributes of items, cold_items; given with
             --split-files
-        titles: titles of items, kept with what is published: a table whose columns [titles] in the data set's file
-            names; by default the file that it names
-        workers: fit and judge on a Dask cluster of this many processes of this machine, which ends with the run
-        dask: fit and judge on the Dask cluster of the scheduler there, tls://HOST:PORT, or tcp://HOST:PORT on this
-            machine
+        dask: fit and judge on a Dask cluster: of this many processes of this machine, which end with the run, or of
+            the scheduler at tls://HOST:PORT, or tcp://HOST:PORT on this machine
     """
 
     models: Names = field(default_factory=list[str])
     protocols: Names = field(default_factory=list[str])
-    titles: str | None = None
-    workers: int | None = None
-    dask: str | None = None
+    dask: int | str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,7 +136,7 @@ class NightlyRetrainParameters(TrainParameters):
 
 
 @dataclass(frozen=True, kw_only=True)
-class BackfillParameters(SourceParameters, SplitFilesParameters, TrainParameters):
+class BackfillParameters(LogParameters, TrainParameters):
     """Parameters of the flow `backfill`.
 
     Attributes:
@@ -177,20 +148,6 @@ class BackfillParameters(SourceParameters, SplitFilesParameters, TrainParameters
     since: date | None = None
     until: date | None = None
     replace: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReplayParameters(BackfillParameters):
-    """Parameters of the command `flows.backfill`: one run, or one per night of a period.
-
-    Attributes:
-        every: replay history night by night, from the night of --since to that of --until, at this step, such as 1d or
-            2w: each on all events up to the end of its day. Completed nights are skipped
-        dry_run: with --every: list the nights done and missing, and run none
-    """
-
-    every: str | None = None
-    dry_run: bool = False
 
 
 def describe_parameters(kind: type[DatasetParameters]) -> dict[str, str]:

@@ -23,8 +23,6 @@ class RecommendParameters(DatasetParameters):
         where: a condition on the columns that rules may name, such as "stock > 0"
         list_: a list for everybody, instead of --user
         window_days: of --list: 7 or 30 days; by default the longer
-        within: items to choose among; all by default
-        without: items to leave out
         seen: whether to include the items of the history; by default as published (publish.seen)
         json_: print JSON
     """
@@ -36,8 +34,6 @@ class RecommendParameters(DatasetParameters):
     where: str | None = None
     list_: Annotated[Literal["popular", "trending", "new"] | None, Parameter(name="--list")] = None
     window_days: int | None = None
-    within: list[str] = field(default_factory=list[str])
-    without: list[str] = field(default_factory=list[str])
     seen: Literal["include", "exclude"] | None = None
     json_: Annotated[bool, Parameter(name="--json")] = False
 
@@ -55,16 +51,9 @@ def recommend(given: RecommendParameters) -> str:
     if given.list_ is not None:
         found = shop.list_items(given.list_, given.n or 20, window_days=given.window_days)
         return text.format_list(shop, found, given.list_, as_json=given.json_)
-    unknown = shop.unknown([*given.item, *given.within])
+    unknown = shop.unknown(given.item)
     ask = partial(shop.recommend, given.item) if given.user is None else partial(shop.recommend_for, given.user)
-    found = ask(
-        given.n,
-        within=given.within or None,
-        without=given.without,
-        seen=given.seen,
-        placement=given.placement,
-        where=given.where,
-    )
+    found = ask(given.n, seen=given.seen, placement=given.placement, where=given.where)
     return text.format_json(shop, found, unknown) if given.json_ else text.format_table(shop, found, unknown)
 
 

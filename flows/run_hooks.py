@@ -56,7 +56,7 @@ def scan_sources(given: BackfillParameters) -> None:
     """
     sources = given.split_files or given.source
     root = home.resolve_root(given.home)
-    dataset = datasets.load_dataset(given.dataset, root, with_logs=bool(sources), columns=given.columns)
+    dataset = datasets.load_dataset(given.dataset, root, with_logs=bool(sources))
     scan_logs(sources, dataset)
 
 

@@ -17,7 +17,6 @@ from oneclass.flows.parameters import BackfillParameters, RunParameters
 from oneclass.tasks import datasets
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.capacity import LARGE_CATALOGUE_MODELS
-from oneclass.tasks.cluster import ClusterSettings
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.demo.story import DemoSettings
 from oneclass.tasks.errors import InputError
@@ -82,12 +81,12 @@ class RunSettings:
     publish: PublishSettings
     files: FileSettings
     notify: NotifySettings
-    cluster: ClusterSettings
     times: KeepTimes = False
     seed: int = 0
     since: date | None = None
     until: date | None = None
     replace: bool = False
+    dask: int | str | None = None
     rebuild: bool = False
     substitutes: dict[str, ModelSettings] = field(default_factory=dict)
     are_named: bool = True
@@ -128,7 +127,7 @@ def resolve_settings(given: BackfillParameters) -> RunSettings:
     """
     root = home.resolve_root(given.home)
     has_logs = bool(given.source or given.split_files)
-    declared = datasets.load_dataset(given.dataset, root, with_logs=has_logs, columns=given.columns)
+    declared = datasets.load_dataset(given.dataset, root, with_logs=has_logs)
     defaults = {
         "ingest": declared.ingest,
         "binarize": declared.binarize_settings,
@@ -137,8 +136,7 @@ def resolve_settings(given: BackfillParameters) -> RunSettings:
     }
     if declared.titles.file:
         defaults["publish"] = {"titles": declared.titles.file}
-    by_flag = {"publish.titles": given.titles} if given.titles else {}
-    layers = [*map(_read_config, given.config), nest_keys({**given.settings, **by_flag})]
+    layers = [*map(_read_config, given.config), nest_keys(given.settings)]
     overrides = functools.reduce(_merge_settings, [{}, *layers])
     sections = functools.reduce(_merge_settings, [{}, defaults, overrides])
     model_names = given.models or list(declared.default_models)
@@ -177,7 +175,7 @@ def resolve_settings(given: BackfillParameters) -> RunSettings:
         are_named=bool(given.models),
         **{name: settings[name] for name in STAGE_SETTINGS},
         times=choose_times({name: settings[name] for name in model_names}, optional_models),
-        cluster=ClusterSettings(given.workers, given.dask),
+        dask=given.dask,
         seed=given.seed,
         since=given.since,
         until=given.until,

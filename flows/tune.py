@@ -2,18 +2,15 @@
 
 import json
 import logging
-import math
 import shlex
-import time
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from oneclass.flows.commands import run_as_program
 from oneclass.flows.parameters import (
     BackfillParameters,
+    LogParameters,
     RunParameters,
-    SourceParameters,
-    SplitFilesParameters,
     find_default,
     flow_with_parameters,
 )
@@ -28,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
-class TuneParameters(SourceParameters, SplitFilesParameters, RunParameters):
+class TuneParameters(LogParameters, RunParameters):
     """Parameters of the flow `tune`.
 
     Attributes:
@@ -37,13 +34,11 @@ class TuneParameters(SourceParameters, SplitFilesParameters, RunParameters):
         protocol: strong_generalization (by ndcg@100 of its validation users), leave_one_out (mean_rank of an edge a
             user, cut from the training edges), next_events or given (ndcg@100, ndcg@20 of the training edges that
             split.validation cuts off); by default the one that chooses what is published (publish.protocol)
-        timeout: minutes after which no trial starts
     """
 
     model: str
     trials: int = 50
     protocol: str | None = None
-    timeout: float | None = None
 
     def to_backfill(self, **more: Any) -> BackfillParameters:
         """Return the backfill parameters of the model and the protocol."""
@@ -78,8 +73,6 @@ def resolve_search_space(run: "RunSettings", given: TuneParameters, protocol: st
 
     if given.trials < 1:
         raise InputError(f"--trials {given.trials}: must be at least 1.")
-    if given.timeout is not None and given.timeout <= 0:
-        raise InputError(f"--timeout {given.timeout:g}: must be more than 0 minutes.")
     has_later_edges = protocol is None or protocol in LATEST_PROTOCOLS
     recorded = {"order": run.split.order and has_later_edges, "explicit_negatives": run.binarize.explicit_negatives}
     return build_search_space(given.model, fixed=nest_keys(given.settings).get(given.model, {}), **recorded)
@@ -134,13 +127,13 @@ def _search_settings(given: TuneParameters, run: "RunSettings") -> str:
 
 
 def _run_trials(run: "RunSettings", search: "Search", given: TuneParameters) -> str:
-    """Run trials until the study has the requested number or the time limit is reached."""
+    """Run trials until the study has the requested number."""
     from oneclass.tasks.tuning.search import suggest_trial
     from oneclass.tasks.tuning.study import format_trials, open_study, write_best_settings
     from oneclass.tasks.tuning.trial import log_trial, run_trial
 
     train, users = search.load_folds(run.home)[0].train, search.count_users(run.home)
-    study, until = open_study(run.home, search), time.monotonic() + 60 * (given.timeout or math.inf)
+    study = open_study(run.home, search)
     _log_search(search, len(study.trials), users, given.trials)
     fixed = search.start.model_fields_set - set(run.dataset.models.get(search.model, {}))
     command = format_command(given)
@@ -149,9 +142,6 @@ def _run_trials(run: "RunSettings", search: "Search", given: TuneParameters) -> 
         study.add_trial(run_trial(run.home, search, suggest_trial(search, ended, train)))
         log_trial(search, study.trials)
         file = write_best_settings(run.home, search, study.trials, fixed, users, command)
-        if time.monotonic() > until and len(study.trials) < given.trials:
-            logger.info("stopped after %g minutes; the same command goes on from here", given.timeout)
-            break
     if file is None:
         note = study.trials[-1].user_attrs["note"]
         raise OneclassError(f"tune: every trial of {search.model} failed. The last one: {note}")

@@ -10,54 +10,8 @@ where state in ('completed', 'partly_failed')
 order by started_at desc
 limit 1
 
--- name: backfilled_until
--- One row per completed backfill that took the events up to the end of a day, in the order in which they were recorded,
--- but for those whose events have changed since: a later run read in a log with events from before that day, or took
--- events away.
-with arrived as (
-    select
-        runs.rowid as place,
-        max(arrivals.events_before) > 0 as took_away,
-        min(events.occurred_at)::date as first_day
-    from operations.arrivals
-    join operations.runs using (run_id)
-    left join raw.events using (file_id)
-    group by runs.rowid, arrivals.name
-)
-
-select
-    run_id,
-    (settings ->> 'until')::date as day,
-    settings
-from operations.runs
-where flow = 'backfill'
-  and state = 'completed'
-  and settings ->> 'until' is not null
-  and not exists (
-      from arrived
-      where arrived.place > runs.rowid and (took_away or first_day <= (runs.settings ->> 'until')::date)
-  )
-order by runs.rowid
-
 -- name: evaluated_settings
 -- One row per evaluated run, the last first: its settings.
 select settings
 from operations.evaluated_runs
 order by place desc
-
--- name: spread
--- One row per ranked list under next_events in at least two of some runs: the mean and the standard deviation over these
--- runs of a metric, the highest mean first.
-select
-    model,
-    score,
-    count(*) as cuts,
-    avg(value) as mean,
-    stddev_samp(value) as spread,
-    min(value) as lowest,
-    max(value) as highest
-from evaluation.metrics
-where protocol = 'next_events' and metric = $metric and list_contains($run_ids, run_id)
-group by model, score
-having count(*) > 1
-order by mean desc, model, score

@@ -35,11 +35,8 @@ from it over the same users (paired tests, Holm's procedure over all lists, 5\,\
 """
 
 
-def write_citation(home: Home, run_id: str | None, target: Path | None) -> Path:
-    """Write the folder of an evaluated run, by default the latest, and return its path.
-
-    Args:
-        target: by default `<home>/<dataset>/citations/<run>`; files of the same names are replaced.
+def write_citation(home: Home, run_id: str | None) -> Path:
+    """Write `<home>/<dataset>/citations/<run>` for an evaluated run, by default the latest, and return the folder.
 
     Raises:
         InputError: there is no such run.
@@ -76,14 +73,14 @@ def write_citation(home: Home, run_id: str | None, target: Path | None) -> Path:
         "table.csv": numbers.write_csv(),
         "run.json": json.dumps(described, indent=2) + "\n",
     }
-    folder = home.folder / "citations" / str(cited) if target is None else target
+    folder = home.folder / "citations" / str(cited)
     try:
         with home.writing():
             durable.make_folder(folder.absolute())
             for name, text in texts.items():
                 durable.write_text(folder / f".{name}", folder / name, text)
     except OSError as error:
-        raise OneclassError(f"{folder}: cannot be written ({error.strerror}). Choose another --out.") from error
+        raise OneclassError(f"{folder}: cannot be written ({error.strerror}).") from error
     return folder
 
 

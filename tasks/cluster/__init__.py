@@ -5,14 +5,6 @@ that read the stores of matrices and fits by path and never open the warehouse. 
 worker, and Dask repeats a call whose worker died.
 """
 
-from oneclass.tasks.cluster.executor import (
-    LOCAL,
-    ClusterSettings,
-    Executor,
-    PendingCall,
-    imap,
-    lru_cache_last,
-    open_executor,
-)
+from oneclass.tasks.cluster.executor import LOCAL, Executor, PendingCall, imap, lru_cache_last, open_executor
 
-__all__ = ["LOCAL", "ClusterSettings", "Executor", "PendingCall", "imap", "lru_cache_last", "open_executor"]
+__all__ = ["LOCAL", "Executor", "PendingCall", "imap", "lru_cache_last", "open_executor"]

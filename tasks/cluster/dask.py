@@ -161,30 +161,26 @@ class _Call:
 
 @contextlib.contextmanager
 def open_cluster(
-    home: Home,
-    run_id: str | None,
-    submit_locally: Callable[..., Any],
-    *,
-    workers: int | None = None,
-    address: str | None = None,
+    cluster: int | str, home: Home, run_id: str | None, submit_locally: Callable[..., Any]
 ) -> Generator[DaskExecutor]:
     """Start a number of workers, or connect to the scheduler at an address, and open an executor over them.
 
     Args:
-        run_id: as in `tasks.cluster.open_executor`.
+        cluster, run_id: as in `tasks.cluster.open_executor`.
         submit_locally: as in `DaskExecutor`.
 
     Raises:
         InputError: no scheduler or no worker answers, a worker is incompatible, or the connection is insecure.
     """
     logging.getLogger("distributed").setLevel(logging.ERROR)
-    if address is None:
-        assert workers is not None
-        option, threads = f"--workers {workers}", max(1, home.limits.threads // workers)
-        connection = _start_workers(home, workers, threads)
+    option, threads = f"--dask {cluster}", None
+    if isinstance(cluster, str):
+        connection = _connect(cluster)
+    elif cluster > 0:
+        threads = max(1, home.limits.threads // cluster)
+        connection = _start_workers(home, cluster, threads)
     else:
-        option, threads = f"--dask {address}", None
-        connection = _connect(address)
+        raise InputError(f"{option}: start at least one worker, or give the address of a scheduler.")
     with _sentinel(home) as sentinel, connection as client:
         context = worker.WorkerContext(worker.versions(), home.absolute(), sentinel, 1, run_id)
         cores, memory = _check_workers(client, option, context)

@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
@@ -141,45 +140,24 @@ def lru_cache_last(function: Callable[..., Any]) -> Any:
     return locked
 
 
-@dataclass(frozen=True)
-class ClusterSettings:
-    """The cluster of a run; without workers and address the run stays in this process.
-
-    Attributes:
-        workers: number of worker processes of the run's own cluster on this machine.
-        address: address of an existing cluster's scheduler, such as tls://10.0.0.1:8786.
-
-    Raises:
-        InputError: `workers` and `address` are both given; `workers` is below 1.
-    """
-
-    workers: int | None = None
-    address: str | None = None
-
-    def __post_init__(self) -> None:
-        if self.workers is not None and self.workers < 1:
-            raise InputError(f"--workers {self.workers}: must be at least 1.")
-        if self.workers is not None and self.address is not None:
-            raise InputError("--workers and --dask: give one of them; the cluster at an address has its own workers.")
-
-
 @contextlib.contextmanager
-def open_executor(settings: ClusterSettings, home: Home, run_id: str | None = None) -> Generator[Executor]:
+def open_executor(cluster: int | str | None, home: Home, run_id: str | None = None) -> Generator[Executor]:
     """Open the executor of a run; closing it ends workers that it started.
 
     Args:
+        cluster: the number of worker processes to start on this machine, or the address of a scheduler, such as
+            tls://10.0.0.1:8786; None for this process.
         run_id: Prefect's id of the run, to which the workers' log lines belong.
 
     Raises:
         InputError: Dask is not installed, or the cluster cannot be used; the message says why and what to do.
     """
-    if settings.workers is None and settings.address is None:
+    if cluster is None:
         yield LOCAL
         return
     try:
         from oneclass.tasks.cluster import dask
     except ModuleNotFoundError as error:
-        raise InputError(f"--workers and --dask need Dask, which is not installed: {INSTALL_DASK}") from error
-    workers, address = settings.workers, settings.address
-    with dask.open_cluster(home, run_id, LOCAL.submit, workers=workers, address=address) as executor:
+        raise InputError(f"--dask {cluster}: needs Dask, which is not installed: {INSTALL_DASK}") from error
+    with dask.open_cluster(cluster, home, run_id, LOCAL.submit) as executor:
         yield executor

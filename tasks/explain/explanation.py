@@ -178,24 +178,20 @@ class _ExplanationQuery:
     row: int | None
 
 
-def explain_user(
-    home: Home, user_id: str, *, models: Sequence[str] = (), top: int = 10, item_ids: Sequence[str] = ()
-) -> Explanation:
+def explain_user(home: Home, user_id: str, *, top: int = 10, item_ids: Sequence[str] = ()) -> Explanation:
     """Explain a user by the publication, and by the fits of the run that published it.
 
     Args:
-        models: names of models; by default all that the run fitted.
         top: number of recommendations of each model.
         item_ids: items whose ranks in the published list to explain.
 
     Raises:
-        InputError: nothing is published yet, the user is unknown, the run has no fit of a named model, or an item is
-            named but the run recommended nothing.
+        InputError: nothing is published yet, the user is unknown, or an item is named but the run recommended nothing.
         Damaged: a file of the publication, a fit or its matrices does not match its checksum.
     """
     user_id = normalize_id(user_id)
     with publications.open_published_tables(home) as connection:
-        stored_fits = _find_fits(connection, home, models)
+        stored_fits = _find_fits(connection, home)
         user = _load_user(connection, home, user_id)
         likes = select(connection, "explain/history", user_index=user)
         history = [HistoryItem(**row) for row in likes.iter_rows(named=True)]
@@ -223,7 +219,7 @@ def _add_published_list(home: Home, explanation: Explanation, top: int, item_ids
     )
 
 
-def _find_fits(connection: duckdb.DuckDBPyConnection, home: Home, models: Sequence[str]) -> list[list[dict[str, Any]]]:
+def _find_fits(connection: duckdb.DuckDBPyConnection, home: Home) -> list[list[dict[str, Any]]]:
     """Find the stored fits of each model, the preferred protocol's first."""
     by_model: dict[str, list[dict[str, Any]]] = {}
     for fit in connection.sql("from fits").pl().iter_rows(named=True):
@@ -231,12 +227,9 @@ def _find_fits(connection: duckdb.DuckDBPyConnection, home: Home, models: Sequen
             by_model.setdefault(fit["model"], []).append(fit | {"matrices": stored.matrices})
     if not by_model:
         raise InputError(f"{home.models}: holds none of the fits behind the publication. {_rerun_hint(home)}")
-    for name in models:
-        if name not in by_model:
-            raise InputError(f"--models {name}: the published run has no fit of it. It has {', '.join(by_model)}.")
     return [
-        sorted(by_model[name], key=lambda fit: PREFERRED_PROTOCOLS.index(find_protocol(fit["protocol"])))
-        for name in models or by_model
+        sorted(of_model, key=lambda fit: PREFERRED_PROTOCOLS.index(find_protocol(fit["protocol"])))
+        for of_model in by_model.values()
     ]
 
 

@@ -17,13 +17,9 @@ MAX_HISTORY_ITEMS = 20  # older ones are in a closed section
 TITLE_WIDTH, REASON_WIDTH = 44, 24
 
 
-def format_explanation(explanation: Explanation, titles: Mapping[str, str]) -> str:
-    """Format the history, newest first, then a table per model.
-
-    Args:
-        titles: by item id; items without a title are shown by their id.
-    """
-    history = explanation.history
+def format_explanation(explanation: Explanation) -> str:
+    """Format the history, newest first, then a table per model."""
+    history, titles = explanation.history, explanation.titles
     shown = history[:MAX_HISTORY_ITEMS]
     more = f"\n  and {len(history) - len(shown):,} more" if len(history) > len(shown) else ""
     likes = [
@@ -77,7 +73,7 @@ def _format_title(item_id: str, titles: Mapping[str, str], width: int = TITLE_WI
     return truncate(titles.get(item_id, ""), width)
 
 
-def write_user_page(home: Home, explanation: Explanation, titles: Mapping[str, str]) -> Path:
+def write_user_page(home: Home, explanation: Explanation) -> Path:
     """Write `<home>/<dataset>/report/users/<user>.html` and return its path.
 
     Raises:
@@ -85,7 +81,7 @@ def write_user_page(home: Home, explanation: Explanation, titles: Mapping[str, s
     """
     page = home.report / "users" / f"{user_file_name(explanation.user_id)}.html"
     text = load_template("oneclass.tasks.explain", "page.html").render(
-        explanation=explanation, titles=titles, shown=MAX_HISTORY_ITEMS
+        explanation=explanation, titles=explanation.titles, shown=MAX_HISTORY_ITEMS
     )
     try:
         with home.writing():

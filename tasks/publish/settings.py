@@ -48,7 +48,7 @@ class PublishSettings(BaseModel):
         "off", description="Publish lists, too, of which some places go to items by draws from the posterior of `like`."
     )
     titles: str | None = Field(
-        None, description="The table of item ids and titles that --titles names; kept with what is published."
+        None, description="The table of item ids and titles that is kept with what is published."
     )
     max_age: float | None = Field(
         None, gt=0, description="Days after which runs and /health call what is published stale; by default never."

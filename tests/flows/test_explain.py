@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -101,8 +102,8 @@ def test_a_training_user_is_asked_as_such(explained):
 def test_fits_to_the_edges_before_validation_come_last(explained, copied):
     train_model(copied, explained[1]["leave_one_out"], "popularity", protocol=NEXT_EVENTS_VALIDATION)
     publish(copied, "run", PublicationPlan())
-    (found,) = explain_user(copied, "u7", models=["popularity"]).by_model
-    assert found.protocol == "leave_one_out"
+    found = explain_user(copied, "u7").by_model[-1]
+    assert (found.model, found.protocol) == ("popularity", "leave_one_out")
 
 
 def test_the_reasons_are_the_largest_weights_of_the_history(explained):
@@ -113,7 +114,7 @@ def test_the_reasons_are_the_largest_weights_of_the_history(explained):
     index = dict(query_rows(home, "select distinct item_id, item_index from curated.interactions"))
     ((user,),) = query_rows(home, "select distinct user_index from curated.interactions where user_id = 'u7'")
     history = matrices.load_split(home, digests["leave_one_out"]).train[[user]].indices
-    (found,) = explain_user(home, "u7", top=3, models=["mrf_dense"]).by_model
+    found = explain_user(home, "u7", top=3).by_model[0]
     for item in found.items:
         largest = np.sort(weights[history, index[item.item_id]])[::-1][:3]
         np.testing.assert_array_equal([value for _, value in item.because], largest[largest > 0])
@@ -144,26 +145,21 @@ def test_a_user_held_out_of_every_fit_is_folded_in(home):
     record_run(home, "strong_generalization", models=["mrf_dense", "popularity"])
     parts = dict(query_rows(home, "select distinct part, min(user_id) from splits.strong_generalization group by part"))
     assert all(one.in_training for one in explain_user(home, parts["train"]).by_model)
-    for one in explain_user(home, parts["test"], models=["mrf_dense"]).by_model:
+    for one in explain_user(home, parts["test"]).by_model[:1]:
         assert not one.in_training and one.items and all(item.because for item in one.items[:1])
 
 
 @pytest.mark.parametrize(
-    ("user", "models", "message"),
+    ("user", "message"),
     [
-        ("nobody", [], "--user nobody: no such user in small. There are .* and others"),
-        ("grump", [], "--user grump: has 1 events in the logs of small, and none of them is kept as a like"),
-        (
-            "u7",
-            ["hpf"],
-            "--models hpf: the published run has no fit of it. It has mrf_dense, paired_symbols, popularity",
-        ),
+        ("nobody", "--user nobody: no such user in small. There are .* and others"),
+        ("grump", "--user grump: has 1 events in the logs of small, and none of them is kept as a like"),
     ],
 )
-def test_unknown_users_and_items_are_reported(explained, user, models, message):
+def test_unknown_users_are_reported(explained, user, message):
     home, _ = explained
     with pytest.raises(InputError, match=message):
-        explain_user(home, user, models=models)
+        explain_user(home, user)
 
 
 def test_a_home_without_a_run_says_what_to_run(home):
@@ -188,40 +184,39 @@ def test_an_explanation_is_of_what_is_published_and_waits_for_no_run(copied):
         assert explain_user(home, "u7") == before
 
 
-def test_the_command_prints_titles_and_writes_its_page_only(copied, tmp_path, capsys):
+def test_the_command_writes_its_page_only(copied, capsys):
     home = copied
     (home.root / "datasets").mkdir()
     (home.root / "datasets" / "small.toml").write_text('title = "A small log"\n')
-    titles = tmp_path / "movies.csv"
-    titles.write_text("movieId,title,genres\n" + "".join(f'i{n},"Film, the {n}th",Drama\n' for n in range(40)))
     before = list_files(home)
-    arguments = ["--dataset", "small", "--home", str(home.root), "--titles", str(titles), "--n", "3", "--user"]
+    arguments = ["--dataset", "small", "--home", str(home.root), "--n", "3", "--user"]
     assert commands.main("explain", [*arguments, "u7"]) == 0
     printed = capsys.readouterr().out
-    assert re.search(r"User u7 of small likes \d+ items", printed) and "Film, the" in printed
+    assert re.search(r"User u7 of small likes \d+ items", printed)
     assert "mrf_dense, by score; fitted on leave_one_out, a training user" in printed and "because of" in printed
     page = home.report / "users" / "u7.html"
     assert str(page) in printed and list_files(home).items() - before.items() == {(page, page.stat().st_mtime_ns)}
     text = page.read_text()
-    assert "Film, the" in text and "because of" in text and "://" not in text and "<script" not in text
+    assert "because of" in text and "://" not in text and "<script" not in text
     assert commands.main("explain", [*arguments, "nobody"]) == 2
     assert "no such user" in capsys.readouterr().err
     assert commands.main("explain", [*arguments[:-1], "--n", "0", "--user", "u7"]) == 2
 
 
 @pytest.mark.slow
-def test_ids_and_titles_give_no_orders_to_a_terminal_and_load_nothing(home, log_events, tmp_path, capsys):
+def test_ids_and_titles_give_no_orders_to_a_terminal_and_load_nothing(home, log_events, capsys):
     log_of_two_tastes(home)
     user, item = "\x1b]0;title\x07\n\u202e<img src=//x>", "i1\x1b[2J"
     log_events([(user, item, 5), (user, "i2", 5), (user, "i3\nnext", 5), ("other\x1b", "i1", 1)], file_id=2)
     (home.root / "datasets").mkdir(parents=True)
     (home.root / "datasets" / "small.toml").write_text('title = "A small log"\n')
-    titles = tmp_path / "titles.csv"
-    titles.write_text(f"item_id,title\n{item},\x1b[31mRed\ni2,Two\n")
     record_run(home, "leave_one_out", models=["popularity"])
-    arguments = ["--dataset", "small", "--home", str(home.root), "--titles", str(titles)]
+    arguments = ["--dataset", "small", "--home", str(home.root)]
     assert commands.main("explain", [*arguments, "--n", "1000000000", "--user", user]) == 0
-    printed = capsys.readouterr().out
+    titles = {item: "\x1b[31mRed", "i2": "Two"}
+    explanation = replace(explain_user(home, user), titles=titles)
+    printed = capsys.readouterr().out + views.format_explanation(explanation)
+    views.write_user_page(home, explanation)
     assert r"User \x1b]0;title\x07\n\u202e<img src=//x> of small likes" in printed
     assert r"i1\x1b[2J" in printed and r"\x1b[31mRed" in printed and r"i3\nnext" in printed and "Two" in printed
     for unknown in ("no\x1b[2Jbody", "other\x1b", "\udcff"):
@@ -256,10 +251,12 @@ def test_ids_of_any_form_can_be_asked_for(home, log_events, capsys):
     assert commands.main("recommend", [*arguments, "--user", user, "--json"]) == 0
     of_user = json.loads(capsys.readouterr().out)["items"]
     padded = [f"  {item}" for item in items]
-    rest = ["--within", *padded, "i1", "--without", items[2], "--json"]
-    assert commands.main("recommend", [*arguments, "--item", *items[:1], "--item", *padded[1:2], *rest]) == 0
+    assert (
+        commands.main("recommend", [*arguments, "--item", *items[:1], "--item", *padded[1:2], "--n", "44", "--json"])
+        == 0
+    )
     answer = json.loads(capsys.readouterr().out)
-    assert answer["unknown"] == [] and {row["item_id"] for row in answer["items"]} == {items[3], "i1"}
+    assert answer["unknown"] == [] and {row["item_id"] for row in answer["items"]} >= {*items[2:], "i1"}
     ask = Asker(home)
     assert ask("GET", "/recommend", params={"user": f"{user} "}).json()["items"] == of_user
     answer = ask("GET", "/recommend", params={"item": padded, "within": [items[0], "i1"]}).json()
@@ -273,6 +270,6 @@ def test_ids_of_any_form_can_be_asked_for(home, log_events, capsys):
 @pytest.mark.parametrize("user", ["../../x", "a/b", ".", "..", "x" * 400, "naïve <b>", "%2E"])
 def test_any_user_has_a_page_in_the_folder_of_users(home, user):
     nothing = ModelRecommendations("popularity", "score", "leave_one_out", in_training=True, history_size=40, items=[])
-    page = views.write_user_page(home, Explanation("small", user, [], [nothing]), {})
+    page = views.write_user_page(home, Explanation("small", user, [], [nothing]))
     assert page.parent == home.report / "users" and list(page.parent.iterdir()) == [page]
     assert "<b>" not in page.read_text()

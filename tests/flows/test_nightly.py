@@ -128,7 +128,7 @@ def test_a_data_set_gets_a_deployment_of_its_own_with_whole_paths(prefect_server
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tuned.toml").write_text("[slim]\nl1 = 2.0\n")
     given = ["--dataset", "ml-1m", "--config", "tuned.toml", "--models", "slim", "--cron", "30 2 * * *"]
-    given += ["--titles", "movies.csv"]
+    given += ["--set", "publish.titles=movies.csv"]
     for _ in range(2):  # a second time it is updated
         assert commands.main("deploy", [*given, "--home", "kept", "--timezone", "Europe/Paris"]) == 0
     assert "nightly-retrain/nightly-retrain-ml-1m" in capsys.readouterr().out
@@ -139,7 +139,7 @@ def test_a_data_set_gets_a_deployment_of_its_own_with_whole_paths(prefect_server
         "home": str(tmp_path / "kept"),
         "config": [str(tmp_path / "tuned.toml")],
         "models": ["slim"],
-        "titles": str(tmp_path / "movies.csv"),
+        "settings": {"publish.titles": str(tmp_path / "movies.csv")},
     }
     assert made.entrypoint == "oneclass.flows.pipeline.nightly_retrain" and not made.pull_steps
     assert [(one.schedule.cron, one.schedule.timezone) for one in made.schedules] == [("30 2 * * *", "Europe/Paris")]

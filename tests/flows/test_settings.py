@@ -33,13 +33,12 @@ def test_layers_override_one_another(tmp_path):
     assert resolve_backfill("ml-1m", home=tmp_path).binarize.threshold == 4  # the data set's own over the default
 
 
-def test_titles_are_those_of_the_flag_the_setting_or_the_data_sets_file(tmp_path):
+def test_titles_are_those_of_the_setting_or_the_data_sets_file(tmp_path):
     (tmp_path / "datasets").mkdir()
     (tmp_path / "datasets" / "shop.toml").write_text('[titles]\nfile = "products.csv"\n')
     by_file, setting = tmp_path / "datasets" / "products.csv", {"publish.titles": "set.csv"}
     assert resolve_backfill("shop", home=tmp_path).publish.titles == str(by_file)
     assert resolve_backfill("shop", home=tmp_path, settings=setting).publish.titles == "set.csv"
-    assert resolve_backfill("shop", home=tmp_path, settings=setting, titles="flag.csv").publish.titles == "flag.csv"
     assert resolve_backfill("ml-1m", home=tmp_path).publish.titles is None
 
 

@@ -37,7 +37,7 @@ def run(prefect_server, tmp_path_factory):
 
     status, printed, said = run_command(
         "ascii", "backfill", "--source", "FOLDER/log.csv", "--models", "popularity",
-        "--protocols", "leave_one_out", "--titles", "FOLDER/titles.csv",
+        "--protocols", "leave_one_out", "--set", "publish.titles=FOLDER/titles.csv",
     )  # fmt: skip
     assert (status, said.count("Error")) == (0, 0), said
     assert "Gesch\\xe4ft" in printed and "\\xb1" in printed

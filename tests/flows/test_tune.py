@@ -122,7 +122,6 @@ def test_the_weight_of_what_was_considered_is_searched_where_it_is_kept(tmp_path
         (["--model", "bpr_uniforn"], "model bpr_uniforn: unknown. Did you mean bpr_uniform?"),
         (["--model", "popularity"], "--model popularity: has no settings to tune. Models that have:"),
         (["--trials", "0"], "--trials 0: must be at least 1."),
-        (["--timeout", "-1"], "--timeout -1: must be more than 0 minutes."),
         (["--protocol", "leave_two_out"], "protocol leave_two_out: unknown"),
         (["--protocol", "given"], "protocol given: needs --split-files"),
         (

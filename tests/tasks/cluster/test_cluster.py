@@ -25,8 +25,8 @@ from oneclass.models.registry import MODELS
 from oneclass.tasks import cluster as clusters
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
-from oneclass.tasks.cluster import ClusterSettings, open_executor, worker
 from oneclass.tasks.cluster import dask as dask_executor
+from oneclass.tasks.cluster import open_executor, worker
 from oneclass.tasks.errors import ClusterUnavailable, InputError, OneclassError
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import SplitPlan, split
@@ -40,7 +40,7 @@ pytestmark = pytest.mark.slow
 
 
 def open_cluster(cluster, home):
-    return clusters.open_executor(ClusterSettings(address=cluster.address), home)
+    return clusters.open_executor(cluster.address, home)
 
 
 def wait_for_lines(file, count):
@@ -63,7 +63,7 @@ def test_calls_are_made_by_other_processes_and_answered_in_their_order(cluster, 
 
 
 def test_without_a_cluster_a_call_is_made_here_when_its_result_is_asked_for(home, tmp_path):
-    with clusters.open_executor(ClusterSettings(), home) as executor:
+    with clusters.open_executor(None, home) as executor:
         pending = executor.submit(calls.record_slowly, home, tmp_path / "began", 0.0, label="call")
         assert not (tmp_path / "began").exists()
         assert pending.result() == os.getpid()
@@ -101,7 +101,7 @@ def test_a_worker_that_comes_late_takes_part(own_cluster, home, tmp_path):
 
 def test_a_call_that_ends_each_process_is_given_up_with_what_to_do(home):
     once = dask.config.set({"distributed.scheduler.allowed-failures": 0})
-    with once, clusters.open_executor(ClusterSettings(workers=1), home) as executor:
+    with once, clusters.open_executor(1, home) as executor:
         pending = executor.submit(calls.ends_its_process, home, label="fit of wmf")
         with pytest.raises(
             OneclassError, match="fit of wmf: the worker died in each of 1 attempts.*give each worker more"
@@ -196,7 +196,7 @@ def test_a_worker_with_several_threads_of_dask_is_refused(own_cluster, home):
 
 
 def test_what_declares_more_memory_than_any_worker_has_is_made_by_the_coordinator(home, caplog):
-    with clusters.open_executor(ClusterSettings(workers=1), home) as executor:
+    with clusters.open_executor(1, home) as executor:
         assert executor.submit(calls.identify_worker, home, memory=10**15, label="mrf_dense").result()[0] == os.getpid()
         assert executor.submit(calls.identify_worker, home, memory=10**6, label="slim").result()[0] != os.getpid()
     assert "mrf_dense needs about 1000000.0 GB" in caplog.text
@@ -219,10 +219,10 @@ def test_two_that_need_most_of_a_workers_memory_do_not_meet_there(own_cluster, h
 
 def test_the_workers_of_a_run_end_with_it_however_it_ends(home):
     script = (
-        "import sys, time; from pathlib import Path; from oneclass.tasks.cluster import ClusterSettings, open_executor;"
+        "import sys, time; from pathlib import Path; from oneclass.tasks.cluster import open_executor;"
         "from oneclass.tasks.stores.home import Home; import psutil\n"
         "if __name__ == '__main__':\n"
-        "    with open_executor(ClusterSettings(workers=2), Home(Path(sys.argv[1]), 'small')):\n"
+        "    with open_executor(2, Home(Path(sys.argv[1]), 'small')):\n"
         "        print(*[one.pid for one in psutil.Process().children()], flush=True); time.sleep(60)"
     )
     file = home.root / "run.py"
@@ -245,7 +245,7 @@ def test_the_workers_of_a_run_end_with_it_however_it_ends(home):
 
 def test_a_runs_own_workers_do_not_speak_after_its_last_word(home, capfd):
     """They outlive it by a moment, and miss its scheduler."""
-    with clusters.open_executor(ClusterSettings(workers=1), home) as executor:
+    with clusters.open_executor(1, home) as executor:
         executor.submit(calls.lose_the_scheduler, home, label="a call").result()
     assert "scheduler" not in "".join(capfd.readouterr())
 
@@ -302,18 +302,19 @@ def test_a_cluster_that_speaks_tls_is_used_where_there_are_certificates(certific
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"),
+    ("address", "message"),
     [
-        ({"address": "10.0.0.1:8786"}, "write it as tcp://HOST:PORT"),
-        ({"address": "tcp://10.0.0.1:8786"}, "is on another machine, and tcp is not encrypted"),
-        ({"address": "tls://10.0.0.1:8786"}, "needs certificates"),
-        ({"address": "tcp://no-such-host.invalid:8786"}, "cannot be resolved"),
-        ({"address": "tcp://127.0.0.1:1"}, "no scheduler answers there"),
+        (0, "--dask 0: start at least one worker"),
+        ("10.0.0.1:8786", "write it as tcp://HOST:PORT"),
+        ("tcp://10.0.0.1:8786", "is on another machine, and tcp is not encrypted"),
+        ("tls://10.0.0.1:8786", "needs certificates"),
+        ("tcp://no-such-host.invalid:8786", "cannot be resolved"),
+        ("tcp://127.0.0.1:1", "no scheduler answers there"),
     ],
 )
-def test_an_address_that_cannot_be_used_is_refused(home, monkeypatch, settings, message):
+def test_a_cluster_that_cannot_be_used_is_refused(home, monkeypatch, address, message):
     monkeypatch.setattr(dask_executor, "CONNECT_SECONDS", 1.0)
-    with pytest.raises(InputError, match=message), clusters.open_executor(ClusterSettings(**settings), home):
+    with pytest.raises(InputError, match=message), clusters.open_executor(address, home):
         pass
 
 
@@ -321,12 +322,6 @@ def test_a_scheduler_without_workers_is_refused(own_cluster, home, monkeypatch):
     monkeypatch.setattr(dask_executor, "CONNECT_SECONDS", 1.0)
     with pytest.raises(InputError, match="the scheduler has no worker"), open_cluster(own_cluster, home):
         pass
-
-
-@pytest.mark.parametrize("settings", [{"workers": 0}, {"workers": 2, "address": "tcp://127.0.0.1:8786"}])
-def test_settings_that_make_no_sense_are_refused(settings):
-    with pytest.raises(InputError, match="--workers"):
-        ClusterSettings(**settings)
 
 
 def find_listeners():
@@ -344,7 +339,7 @@ async def connect_without_certificate(address):
 @pytest.mark.slow
 def test_only_the_run_itself_can_use_its_cluster(home):
     before = find_listeners()
-    with open_executor(ClusterSettings(workers=1), home) as executor:
+    with open_executor(1, home) as executor:
         assert executor.submit(calls.identify_worker, home, label="call").result()[0] != os.getpid()
         listeners = find_listeners() - before
         assert all(ipaddress.ip_address(address.ip).is_loopback for address in listeners)

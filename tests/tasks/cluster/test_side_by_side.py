@@ -18,7 +18,7 @@ from oneclass.models.numerics.threads import kernel_threads
 from oneclass.models.registry import MODELS
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
-from oneclass.tasks.cluster import LOCAL, ClusterSettings, imap, lru_cache_last, open_executor
+from oneclass.tasks.cluster import LOCAL, imap, lru_cache_last, open_executor
 from oneclass.tasks.errors import OneclassError
 from oneclass.tasks.memory_errors import KERNEL_BYTES
 from oneclass.tasks.split.settings import SplitSettings
@@ -189,7 +189,7 @@ def test_a_coordinator_that_has_no_room_says_so_before_it_begins(little, home, d
     settings, shape = random_graph(blocks=30), matrices.load_split(home, digest).train.shape
     sizes = MODELS["random_graph"].estimate_cost(settings, LogSize(*shape, 1)).sizes
     needed = estimate_coordinator_bytes(sizes, settings.blocks, shape) + KERNEL_BYTES
-    with open_executor(ClusterSettings(address=little.address), home) as executor:
+    with open_executor(little.address, home) as executor:
         monkeypatch.setattr("oneclass.tasks.memory_errors.resources.free_memory", lambda: needed - 1)
         with pytest.raises(OneclassError, match=r"train: random_graph \(leave_one_out\): needs about \d+ MB of memory"):
             load_or_fit(home, digest, "random_graph", settings, 1, workers=executor)
@@ -201,7 +201,7 @@ def test_a_coordinator_that_has_no_room_says_so_before_it_begins(little, home, d
 
 @pytest.mark.slow
 def test_a_block_that_no_worker_has_room_for_is_refused_and_smaller_ones_are_fitted(little, home, digest):
-    with open_executor(ClusterSettings(address=little.address), home) as executor:
+    with open_executor(little.address, home) as executor:
         with pytest.raises(
             OneclassError,
             match=r"random_graph \(leave_one_out\): a block of users needs about .* take more blocks \(--set "

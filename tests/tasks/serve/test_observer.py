@@ -78,7 +78,7 @@ def test_the_access_log_has_a_line_per_request_and_no_query(copied, tmp_path):
 @pytest.mark.slow
 def test_the_access_log_goes_to_standard_output_line_by_line(copied):
     command = [sys.executable, "-m", "flows.serve", "--dataset", "small", "--home", str(copied.root), "--port", "0"]
-    more = ["--access-log", "-"]
+    more = ["--access-log=-"]
     with subprocess.Popen([*command, *more], stdout=subprocess.PIPE, text=True, env=ELSEWHERE, cwd=ROOT) as server:
         try:
             address = re.search(r"http://\S+(?=/docs)", server.stdout.readline())[0]
