@@ -12,8 +12,11 @@ oneclass.evaluate([model, oneclass.Popularity()], frame).metrics  # a run's tabl
 Nothing is imported before it is used.
 """
 
+import ast
+from functools import cache
 from importlib import import_module
 from importlib.metadata import version
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -88,43 +91,21 @@ __all__ = [
     "tune",
 ]
 
-MODULES = {
-    "oneclass.evaluation": ["Evaluation", "Tuning", "evaluate", "tune"],
-    "oneclass.interactions": ["Interactions"],
-    "oneclass.models.autoencoders.networks": ["CDAE", "MultDAE", "MultVAE"],
-    "oneclass.models.base": ["Model"],
-    "oneclass.models.binary_matrix.model": ["BinaryMatrix"],
-    "oneclass.models.blend.model": ["Blend"],
-    "oneclass.models.bpr.model": ["BPRPopularity", "BPRUniform"],
-    "oneclass.models.evaluation.off_policy": ["OffPolicyEstimate", "OverlapTooSmallError", "off_policy"],
-    "oneclass.models.graph_filter.model": ["GraphFilter"],
-    "oneclass.models.hpf.model": ["HPF"],
-    "oneclass.models.item_knn": ["ItemKNN", "RP3beta"],
-    "oneclass.models.mrf.dense": ["EASE", "MRFDense"],
-    "oneclass.models.mrf.sparse": ["MRFSparse"],
-    "oneclass.models.own_model": ["OwnModel"],
-    "oneclass.models.paired_symbols.model": ["PairedSymbols"],
-    "oneclass.models.popularity": ["Popularity"],
-    "oneclass.models.random_graph.model": ["RandomGraph"],
-    "oneclass.models.repeat.mixture": ["RepeatMixture"],
-    "oneclass.models.repeat.model": ["Repeat"],
-    "oneclass.models.sansa.model": ["SANSA"],
-    "oneclass.models.settings": ["NotFittedError"],
-    "oneclass.models.slim.model": ["SLIM"],
-    "oneclass.models.wmf.model": ["WMF"],
-    "oneclass.splits": ["Split", "split_last", "split_share", "split_times"],
-    "oneclass.tasks.metric_registry": ["UserRanks"],
-    "oneclass.tasks.recommend": ["Recommender", "load"],
-}
+
+@cache
+def _find_modules() -> dict[str, str]:
+    """Return the module of each name, as the imports for type checkers above state it."""
+    [block] = (node for node in ast.parse(Path(__file__).read_text("utf-8")).body if isinstance(node, ast.If))
+    imports = (node for node in block.body if isinstance(node, ast.ImportFrom))
+    return {name.name: str(node.module) for node in imports for name in node.names}
 
 
 def __getattr__(name: str) -> Any:
-    for module, names in MODULES.items():
-        if name in names:
-            if module.startswith("oneclass.models."):
-                import_module("oneclass.interactions")  # by which models read tables of ids
-            return getattr(import_module(module), name)
-    raise AttributeError(f"module 'oneclass' has no attribute {name!r}")
+    if name not in __all__:
+        raise AttributeError(f"module 'oneclass' has no attribute {name!r}")
+    if (module := _find_modules()[name]).startswith("oneclass.models."):
+        import_module("oneclass.interactions")  # by which models read tables of ids
+    return getattr(import_module(module), name)
 
 
 def __dir__() -> list[str]:

@@ -1,37 +1,33 @@
 """Evaluate and tune models on interactions in memory: the numbers are those of a run."""
 
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
 from functools import partial
-from itertools import count
 from typing import Any
 
 import polars as pl
 
-from oneclass.in_memory import SplitLog, fit_models, rank_models, search_settings, split_in_memory
+from oneclass.in_memory import fit_models, quiet_stages, split_in_memory
 from oneclass.interactions import Interactions
-from oneclass.metrics import (
-    Metrics,
-    check_attributes,
-    check_strata,
-    choose_further,
-    compute_figures,
-    compute_strata,
-    name_metrics,
-)
+from oneclass.metrics import Metrics, check_metrics, compute_figures, compute_strata, name_metrics
 from oneclass.models.base import Model
+from oneclass.models.evaluation.definitions import LIST_METRICS, USER_METRICS
 from oneclass.models.evaluation.list_metrics import find_list_metric
 from oneclass.models.evaluation.metrics_at_k import find_metric
 from oneclass.models.settings import SearchSpace
-from oneclass.splits import Split, as_splits, read_interactions
+from oneclass.splits import as_splits, read_interactions
 from oneclass.tasks.errors import OneclassError
+from oneclass.tasks.evaluate import stage
+from oneclass.tasks.evaluate.jobs import PendingEvaluation, evaluate_in_process
+from oneclass.tasks.evaluate.own_metrics import IdsByIndex, add_own_metrics
 from oneclass.tasks.evaluate.tables import RankedList, compare_lists
 from oneclass.tasks.metric_registry import OwnMetric
-from oneclass.tasks.protocols import PROTOCOLS
-from oneclass.tasks.split.settings import SplitSettings
+from oneclass.tasks.protocols import PROTOCOLS, find_validation_splits, list_splits
 from oneclass.tasks.stores.home import Limits
-from oneclass.tasks.tuning.search import describe_trials, find_best_trial
+from oneclass.tasks.stores.matrices import SplitMatrices
+from oneclass.tasks.tuning.search import Search, describe_trials, find_best_trial, suggest_trial
+from oneclass.tasks.tuning.trial import fit_trial
+from oneclass.tasks.tuning.validation import select_validation
 
 DEFAULT_PROTOCOL = "strong_generalization"
 LIST = {"model": pl.String, "score": pl.String, "metric": pl.String}
@@ -122,74 +118,58 @@ def evaluate(
         ValueError: a protocol, metric or setting is unknown, or the interactions are too few for the protocol.
         OneclassError: no model can be evaluated.
     """
-    named = _name_models(models)
-    if splits := as_splits(interactions):
-        _check_no_protocol(protocol, seed)
-        repeated = [(one.name, one, "given", 0) for one in splits]
-    else:
-        protocol, table = _check_protocol(protocol), read_interactions(interactions)
-        seeds = [seed] if isinstance(seed, int) else list(seed)
-        if not seeds or len(set(seeds)) < len(seeds):
-            raise ValueError(f"seed = {seed}: give a whole number, or several different ones")
-        repeated = [(f"seed {one}", table, protocol, one) for one in seeds]
-    chosen, threads = name_metrics(metrics or (), repeated[0][2]), threads or Limits().threads
-    check_strata(strata, chosen)
-    for _, data, _, _ in repeated:
-        check_attributes(chosen, _find_table(data).items)
-    (settings, kept), evaluations = _choose_split_settings(named, folds), {}
-    with _show_steps("evaluate", is_shown=progress) as show:
-        for at, (name, data, of, draw) in enumerate(repeated):
-
-            def on_step(done: int, steps: int, step: str, at: int = at) -> None:
-                show(at * steps + done, len(repeated) * steps, step)
-
-            log, items = split_in_memory(data, of, settings, draw, threads, **kept), _find_table(data).items
-            evaluations[name] = _evaluate_split(named, log, chosen, strata, items, threads, on_step)
+    named, repeated = _name_models(models), _list_draws(interactions, protocol, seed)
+    chosen, threads, evaluations = name_metrics(metrics or (), repeated[0].protocol), threads or Limits().threads, {}
+    for draw in repeated:
+        check_metrics(chosen, strata, draw.tables[0].items)
+    for draw in repeated:
+        splits, ids = split_in_memory(draw.tables, named.values(), draw.protocol, draw.seed, folds, threads)
+        names = [*list_splits(draw.protocol, splits), *find_validation_splits(draw.protocol, splits)]
+        judged, failed = [splits[name] for name in dict.fromkeys(names)], {}
+        fits = [fit_models(split, named, failed, threads, progress=progress) for split in judged]
+        ranked = _rank(judged, fits, ids, chosen, strata, draw.tables[0].items, failed)
+        evaluations[draw.name] = _make_tables(ranked, chosen, failed, has_strata=strata is not None)
     return _join_evaluations(evaluations)
 
 
-def _find_table(data: Interactions | Split) -> Interactions:
-    """Return the table with the attributes."""
-    return data.train if isinstance(data, Split) else data
-
-
-def _choose_split_settings(models: Mapping[str, Model], folds: int | None) -> tuple[SplitSettings, dict[str, Any]]:
-    """Return the settings of a split for these models, and further arguments of `split_in_memory`."""
-    of_folds = {} if folds is None else {"min_validation_users": 0 if folds == 1 else 1 << 40}
-    order, times = (
-        any(getattr(of.settings, name) for of in models.values()) for name in ("reads_order", "reads_times")
-    )
-    more = {"times": times} if folds is None else {"times": times, "folds": max(2, folds)}
-    return SplitSettings.model_validate({"order": order, **of_folds}), more
-
-
-def _evaluate_split(
-    models: Mapping[str, Model],
-    log: SplitLog,
+def _rank(
+    splits: Sequence[SplitMatrices],
+    fits: Sequence[Mapping[str, Model]],
+    ids: IdsByIndex,
     chosen: Metrics,
     strata: str | None,
     items: pl.DataFrame | None,
-    threads: int,
-    on_step: Callable[[int, int, str], None],
-) -> Evaluation:
-    failed: dict[str, str] = {}
-    steps, done = len(log.splits) * len(models) + 1, count()
-    fits = [
-        fit_models(split, models, failed, threads, lambda model: on_step(next(done), steps, f"fit {model}"))
-        for split in log.splits
-    ]
-    on_step(steps - 1, steps, "rank")
-    further, lists = choose_further(chosen)
-    found = rank_models(log, fits, further, partial(compute_strata, strata=strata, metrics=chosen, ids=log.ids))
+    failed: dict[str, str],
+) -> list[RankedList]:
+    """Rank the held-out likes of the test users by the models that were fitted on every split.
+
+    Args:
+        splits: those with a test part first.
+        failed: gets the error of each model whose scores cannot be ranked.
+    """
+    names = [name for name in chosen if name not in {**USER_METRICS, **LIST_METRICS}]
+    by_rank = [name for name in names if find_metric(name)]
+    lists = [of for name in names if (of := find_list_metric(name))]
+    own = {name: metric for name, metric in chosen.items() if callable(metric)}
+
+    def submit(name: str) -> list[PendingEvaluation]:
+        pending = [evaluate_in_process(of[name], split, by_rank) for of, split in zip(fits, splits, strict=True)]
+        return [of._replace(results=add_own_metrics(of, own, ids)) for of in pending] if own else pending
+
+    with quiet_stages():
+        add_strata = partial(compute_strata, strata=strata, metrics=chosen, ids=ids)
+        found = stage.evaluate_lists(splits, [name for name in fits[-1] if name not in failed], submit, add_strata)
+    failed |= found.evaluated.failed
+    tested = [split for split in splits if "test" in split.parts]
     for name in dict.fromkeys(one.model for one in found.ranked) if lists else ():
-        fitted = [of[name] for of, _ in zip(fits, log.tested, strict=False)]
-        figures = compute_figures(lists, fitted, log.tested, items, log.ids.items)
+        figures = compute_figures(
+            lists, [of[name] for of, _ in zip(fits, tested, strict=False)], tested, items, ids.items
+        )
         for one in found.ranked:
             if one.model == name:
                 one.of_users.update(figures[one.score].of_users)
                 one.means.update(figures[one.score].means)
-    on_step(steps, steps, "")
-    return _make_tables(found.ranked, chosen, failed | found.evaluated.failed, has_strata=strata is not None)
+    return found.ranked
 
 
 def _make_tables(ranked: list[RankedList], chosen: Metrics, failed: dict[str, str], *, has_strata: bool) -> Evaluation:
@@ -201,8 +181,7 @@ def _make_tables(ranked: list[RankedList], chosen: Metrics, failed: dict[str, st
         raise ValueError(f"metrics {listed}")
     for one in ranked:
         means = one.means | one.beyond_accuracy
-        names = [name for name in chosen if name in means] if chosen else means
-        rows += [(one.model, one.score, name, *astuple(means[name])) for name in names]
+        rows += [(one.model, one.score, name, *astuple(means[name])) for name in chosen or means if name in means]
     pairs = [row for row in compare_lists(ranked) if not chosen or row[0] in chosen]
     strata = [(one.model, one.score, row.metric, *row[2:]) for one in ranked for row in one.strata]
     return Evaluation(
@@ -211,21 +190,6 @@ def _make_tables(ranked: list[RankedList], chosen: Metrics, failed: dict[str, st
         failed,
         pl.DataFrame(strata, STRATUM_SCHEMA, orient="row") if has_strata else None,
     )
-
-
-@contextmanager
-def _show_steps(label: str, *, is_shown: bool) -> Generator[Callable[[int, int, str], None]]:
-    """Yield a function of the steps done, their number and the present one, which moves a bar."""
-    if not is_shown:
-        yield lambda done, of, step: None
-        return
-    from rich.console import Console  # an evaluation without a bar does not need it
-    from rich.progress import Progress, TextColumn
-
-    columns = (*Progress.get_default_columns(), TextColumn("{task.fields[step]}", style="dim"))
-    with Progress(*columns, console=Console(stderr=True)) as bars:
-        task = bars.add_task(label, total=None, step="")
-        yield lambda done, of, step: bars.update(task, completed=done, total=of, step=step)
 
 
 def _join_evaluations(evaluations: Mapping[str, Evaluation]) -> Evaluation:
@@ -278,26 +242,24 @@ def tune(
         ValueError: as `evaluate`, or there is nothing to search.
         OneclassError: every trial failed.
     """
-    named = _name_models(model)
-    [(name, start)] = named.items()
+    [(name, start)], [draw, *others] = _name_models(model).items(), _list_draws(interactions, protocol)
     by_default = {setting: of for setting, of in start.settings.search_space.items() if not of.manual_only}
     chosen = by_default if space is None else space
     if not chosen or trials < 1:
         raise ValueError(f"{name}: nothing to search; give space={{setting: range}} and at least one trial")
     if unknown := set(chosen) - set(type(start.settings).model_fields):
         raise ValueError(f"{name}: has no setting {', '.join(sorted(unknown))}")
-    data: Interactions | Split
-    if splits := as_splits(interactions):
-        _check_no_protocol(protocol, 0)
-        if len(splits) > 1:
-            raise ValueError(f"tune: {len(splits)} splits; give one, whose training pairs settings are searched on")
-        [data], protocol = splits, "given"
-    else:
-        protocol, data = _check_protocol(protocol), read_interactions(interactions)
-    threads = threads or Limits().threads
-    settings, more = _choose_split_settings(named, folds)
-    log = split_in_memory(data, protocol, settings, start.seed, threads, **more)
-    ended = search_settings(start, log.validated, protocol, chosen, trials, threads)
+    if others:
+        raise ValueError(f"tune: {1 + len(others)} splits; give one, whose training pairs settings are searched on")
+    threads, search = threads or Limits().threads, Search(name, draw.protocol, (), start.settings, chosen, start.seed)
+    splits, _ = split_in_memory(draw.tables, [start], draw.protocol, start.seed, folds, threads)
+    with quiet_stages():
+        validated = [splits[one] for one in find_validation_splits(draw.protocol, splits)]
+        data = [select_validation(split, draw.protocol, start.seed, threads) for split in validated]
+    ended = []
+    for _ in range(trials):
+        trial = suggest_trial(search, ended, data[0].train)
+        ended.append(fit_trial(search, trial, data, type(start), threads))
     described = describe_trials(ended)
     if (best := find_best_trial(ended)) is None:
         raise OneclassError(f"{name}: every trial failed. The last one: {described[-1]['note']}")
@@ -319,14 +281,30 @@ def _name_models(models: Any) -> dict[str, Model]:
     return named
 
 
-def _check_protocol(protocol: str | None) -> str:
-    if protocol is None:
-        return DEFAULT_PROTOCOL
+@dataclass(frozen=True)
+class _Draw:
+    """One split to evaluate: its name in the tables, and what is split how.
+
+    Attributes:
+        tables: the interactions, or those of the training and of the test part.
+    """
+
+    name: str
+    tables: Sequence[Interactions]
+    protocol: str = "given"
+    seed: int = 0
+
+
+def _list_draws(interactions: Any, protocol: str | None, seed: int | Sequence[int] = 0) -> list[_Draw]:
+    if splits := as_splits(interactions):
+        if protocol is not None or seed != 0:
+            raise ValueError("splits: their test pairs are given, so leave protocol and seed out")
+        return [_Draw(one.name, (one.train, one.test)) for one in splits]
+    protocol = protocol or DEFAULT_PROTOCOL
     if protocol not in (known := [name for name in PROTOCOLS if name != "given"]):
         raise ValueError(f"protocol {protocol!r}: take one of {', '.join(known)}")
-    return protocol
-
-
-def _check_no_protocol(protocol: str | None, seed: int | Sequence[int]) -> None:
-    if protocol is not None or seed != 0:
-        raise ValueError("splits: their test pairs are given, so leave protocol and seed out")
+    seeds = [seed] if isinstance(seed, int) else list(seed)
+    if not seeds or len(set(seeds)) < len(seeds):
+        raise ValueError(f"seed = {seed}: give a whole number, or several different ones")
+    table = read_interactions(interactions)
+    return [_Draw(f"seed {one}", [table], protocol, one) for one in seeds]

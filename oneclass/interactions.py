@@ -11,15 +11,15 @@ from typing import Any, Self, cast
 
 import numpy as np
 import polars as pl
-from scipy.sparse import csr_matrix, issparse, vstack
+from scipy.sparse import csr_matrix, issparse
 
-from oneclass.models.attributes.encoder import FeatureEncoder
 from oneclass.models.by_id import AnswersById
 from oneclass.models.numerics.sequential_histories import EventAges, with_event_ages, with_recency_ranks
 from oneclass.models.numerics.validation import refuse_id_pairs
 from oneclass.tables import read_events, read_frame, read_ids
 
 SHOWN_IDS = 5  # in an error or a warning
+USUAL_COLUMNS: dict[str, str | None] = dict.fromkeys(("user", "item", "weight", "time"))
 
 
 class Interactions:
@@ -70,12 +70,10 @@ class Interactions:
             FileNotFoundError: a file does not exist.
         """
         if issparse(data) or isinstance(data, np.ndarray):
-            events, ids = _read_matrix(data)
+            self.events, self.user_ids, self.item_ids = _name_entries(data)
         else:
-            events = read_events(data, {"user": user, "item": item, "weight": weight, "time": time})
-            ids = events["user_id"].unique().sort(), events["item_id"].unique().sort()
-        self.events = events
-        self.user_ids, self.item_ids = ids
+            self.events = read_events(data, {"user": user, "item": item, "weight": weight, "time": time})
+            self.user_ids, self.item_ids = (self.events[name].unique().sort() for name in ("user_id", "item_id"))
         self.items = _read_attributes(items, item)
 
     @classmethod
@@ -98,28 +96,19 @@ class Interactions:
         """
         if not (issparse(matrix) or isinstance(matrix, np.ndarray)):
             raise TypeError(f"a {type(matrix).__name__}; give a matrix of SciPy or an array of NumPy, of users x items")
-        found = cls(matrix, items=items)
-        for side, given in (("user", user_ids), ("item", item_ids)):
-            if given is None:
-                continue
-            numbers = getattr(found, f"{side}_ids")
-            ids = read_ids(given, f"{side}s").alias(f"{side}_id")
-            if len(ids) != len(numbers) or ids.n_unique() != len(ids):
-                raise ValueError(
-                    f"{side}_ids: {len(ids)} ids, {ids.n_unique()} of them different, for the {len(numbers)} {side}s "
-                    "of the matrix; give one for each"
-                )
-            # The order of ids stays that of the matrix, so that both have the same columns.
-            found.events = found.events.with_columns(ids.gather(found.events[f"{side}_id"]).alias(f"{side}_id"))
-            setattr(found, f"{side}_ids", ids)
+        return cls._of(*_name_entries(matrix, user_ids, item_ids), _read_attributes(items, None))
+
+    @classmethod
+    def _of(cls, events: pl.DataFrame, user_ids: pl.Series, item_ids: pl.Series, items: pl.DataFrame | None) -> Self:
+        found = cls.__new__(cls)
+        found.events, found.user_ids, found.item_ids, found.items = events, user_ids, item_ids, items
         return found
 
     def __repr__(self) -> str:
         users, items = self.shape
-        known = [name for name in ("weight", "time") if name in self.events.columns]
-        tables = [] if self.items is None else ["attributes of items"]
-        more = [*(f"{name}s" for name in known), *tables]
-        return f"Interactions({users} users x {items} items, {len(self.events)} events{', '.join(['', *more])})"
+        more = [f", {name}s" for name in ("weight", "time") if name in self.events.columns]
+        more += [] if self.items is None else [", attributes of items"]
+        return f"Interactions({users} users x {items} items, {len(self.events)} events{''.join(more)})"
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -186,18 +175,16 @@ class Interactions:
         """Write the tables as Parquet into a folder, which is made if missing."""
         (folder := Path(folder)).mkdir(parents=True, exist_ok=True)
         tables = {"events": self.events, "user_ids": self.user_ids.to_frame(), "item_ids": self.item_ids.to_frame()}
-        tables |= {} if self.items is None else {"items": self.items}
-        for name, table in tables.items():
-            table.write_parquet(folder / f"{name}.parquet")
+        for name, table in {**tables, "items": self.items}.items():
+            if table is not None:
+                table.write_parquet(folder / f"{name}.parquet")
 
     @classmethod
     def load(cls, folder: str | Path) -> Self:
         """Read what `save` wrote."""
         tables = {file.stem: pl.read_parquet(file, glob=False) for file in Path(folder).glob("*.parquet")}
-        found = cls.__new__(cls)
-        found.events, found.items = tables["events"], tables.get("items")
-        found.user_ids, found.item_ids = (tables[f"{side}_ids"].to_series() for side in ("user", "item"))
-        return found
+        users, items = (tables[f"{side}_ids"].to_series() for side in ("user", "item"))
+        return cls._of(tables["events"], users, items, tables.get("items"))
 
     def _fold(self, events: pl.DataFrame, users: pl.Series) -> csr_matrix:
         """Return the CSR of events of these users, whose items are known."""
@@ -237,27 +224,34 @@ class Interactions:
 AnswersById.table_class = Interactions
 
 
-def _read_matrix(data: Any) -> tuple[pl.DataFrame, tuple[pl.Series, pl.Series]]:
-    """Return the entries of a matrix as events, and the numbers of its rows and columns as ids."""
+def _name_entries(
+    data: Any, user_ids: Iterable[Any] | None = None, item_ids: Iterable[Any] | None = None
+) -> tuple[pl.DataFrame, pl.Series, pl.Series]:
+    """Return the entries of a matrix as events, and the ids of its rows and columns, by default their numbers."""
     if data.ndim != 2:
         raise ValueError(f"interactions: an array of {data.ndim} dimensions; give a users x items matrix")
-    if data.dtype.kind not in "biuf":
+    are_few = isinstance(data, np.ndarray) and data.dtype.kind in "iu" and data.shape[1] in (2, 3) and (data > 1).any()
+    if data.dtype.kind not in "biuf" or are_few:
         raise ValueError(
-            f"interactions: an array of type {data.dtype}; give numbers, or list(map(tuple, array)) for pairs of ids"
-        )
-    if isinstance(data, np.ndarray) and data.dtype.kind in "iu" and data.shape[1] in (2, 3) and (data > 1).any():
-        raise ValueError(
-            f"interactions: an array of {data.shape[1]} columns with whole numbers above 1 may be pairs of ids or a "
-            "matrix of counts; give list(map(tuple, array)) for pairs, or csr_matrix(array) for counts"
+            f"interactions: an array of type {data.dtype} and {data.shape[1]} columns may be pairs of ids; give "
+            "list(map(tuple, array)) for pairs, or csr_matrix(array) for counts"
         )
     matrix = csr_matrix(data, dtype=np.float32)
     matrix.sum_duplicates()
     matrix.eliminate_zeros()
     refuse_id_pairs(matrix)
-    rows, columns = matrix.nonzero()
-    cells = {"user_id": rows.astype(np.int64), "item_id": columns.astype(np.int64), "weight": matrix.data}
-    users, items = (pl.Series(np.arange(count, dtype=np.int64)) for count in matrix.shape)
-    return read_events(cells), (users.alias("user_id"), items.alias("item_id"))
+    events, ids = {}, []
+    for side, given, count, at in zip(
+        ("user", "item"), (user_ids, item_ids), matrix.shape, matrix.nonzero(), strict=True
+    ):
+        ids.append(read_ids(range(count) if given is None else given, side))
+        if len(ids[-1]) != count or ids[-1].n_unique() != count:
+            raise ValueError(
+                f"{side}_ids: {len(ids[-1])} ids, {ids[-1].n_unique()} of them different, for the {count} {side}s of "
+                "the matrix; give one for each"
+            )
+        events[f"{side}_id"] = ids[-1].gather(at)
+    return read_events({**events, "weight": matrix.data}, USUAL_COLUMNS), *ids
 
 
 def _read_attributes(table: Any, id_column: str | None) -> pl.DataFrame | None:
@@ -269,7 +263,7 @@ def _read_attributes(table: Any, id_column: str | None) -> pl.DataFrame | None:
     if not choices:
         raise ValueError(f"items: no column item_id among {', '.join(frame.columns)}; rename the column of ids")
     frame = frame.rename({choices[0]: "item_id"})
-    ids = read_ids(frame["item_id"], "items")
+    ids = read_ids(frame["item_id"], "item")
     if ids.is_duplicated().any():
         raise ValueError(f"items: {ids.filter(ids.is_duplicated())[0]!r} has several rows; give one for each item")
     return frame.with_columns(ids)
@@ -277,37 +271,29 @@ def _read_attributes(table: Any, id_column: str | None) -> pl.DataFrame | None:
 
 def encode_attributes(table: pl.DataFrame | None, ids: pl.Series) -> csr_matrix | None:
     """Return the features of ids, float32 (ids, F); those without a row of attributes have none."""
+    from oneclass.tasks.split.features import encode_items  # with attributes only
+
     if table is None:
         return None
     if table["item_id"].dtype != ids.dtype:
         raise ValueError(f"attributes: {_compare_types(table['item_id'], ids)}")
-    kinds = attribute_kinds(table, "item_id")
-    casts = [pl.col(column).cast(pl.String if kind == "category" else pl.Float64)
-             for column, kind in kinds.items() if kind != "categories"]  # fmt: skip
-    features = FeatureEncoder.fit(table.with_columns(casts), kinds).encode(table.with_columns(casts))
-    missing = csr_matrix(np.zeros((1, features.shape[1]), dtype=np.float32))
-    rows = _locate(ids, table["item_id"]).fill_null(len(table)).to_numpy()
-    return csr_matrix(vstack([features, missing], format="csr")[rows])
+    return encode_items(table, attribute_kinds(table), ids)
 
 
-def attribute_kinds(table: pl.DataFrame, id_column: str) -> dict[str, str]:
-    """Return the kind of each column of a table of attributes that is a feature (`models.attributes.encoder`).
+def attribute_kinds(table: pl.DataFrame) -> dict[str, str]:
+    """Return the kind of each column of a table of items that is a feature (`models.attributes.encoder`).
 
     Raises:
         ValueError: there is none.
     """
-    columns = {column: dtype for column, dtype in table.schema.items() if column != id_column}
-    if not (kinds := {column: kind for column, dtype in columns.items() if (kind := _kind_of(dtype))}):
-        raise ValueError(f"attributes: no column of texts, lists of texts or numbers beside {id_column}")
+    kinds = {
+        column: "categories" if dtype == pl.List(pl.String) else "number" if dtype.is_numeric() else "category"
+        for column, dtype in table.schema.items()
+        if column != "item_id" and (dtype == pl.List(pl.String) or not (dtype.is_nested() or dtype.is_temporal()))
+    }
+    if not kinds:
+        raise ValueError("attributes: no column of texts, lists of texts or numbers beside item_id")
     return kinds
-
-
-def _kind_of(dtype: pl.DataType) -> str | None:
-    if isinstance(dtype, pl.List):
-        return "categories" if dtype.inner == pl.String else None
-    if isinstance(dtype, pl.String | pl.Categorical | pl.Enum | pl.Boolean):
-        return "category"
-    return "number" if dtype.is_numeric() else None
 
 
 def _read_histories(data: Any) -> tuple[pl.Series, pl.DataFrame]:
@@ -316,29 +302,26 @@ def _read_histories(data: Any) -> tuple[pl.Series, pl.DataFrame]:
         isinstance(row, tuple) for row in data
     )
     if not is_list and not (isinstance(data, Mapping) and not set(data) & {"user_id", "user"}):
-        events = data.events if isinstance(data, Interactions) else read_events(data)
+        events = data.events if isinstance(data, Interactions) else read_events(data, USUAL_COLUMNS)
         return events["user_id"].unique(maintain_order=True), events
     if is_list:
-        of_users = [isinstance(row, list | set | np.ndarray | pl.Series) for row in data]
-        if any(of_users) and not all(of_users):
-            raise ValueError(f"histories: {list(data)!r:.80} has items beside lists of items; give one or the other")
-        lists: dict[Any, Any] = dict(enumerate(data if any(of_users) else [data]))
-    else:
-        lists = dict(data)
-    for user, items in lists.items():
+        has_lists = any(isinstance(row, list | set | np.ndarray | pl.Series) for row in data)
+        data = enumerate(data if has_lists else [data])
+    by_user: dict[Any, Any] = dict(data)
+    for user, items in by_user.items():
         if isinstance(items, str) or not isinstance(items, Iterable):
             raise TypeError(f"histories: user {user!r} has {items!r}; give a list of items")
-    lists = {user: list(items) for user, items in lists.items()}
-    users = read_ids(list(lists), "users")
-    of_event = users.gather(np.repeat(np.arange(len(users)), list(map(len, lists.values()))))
-    return users, pl.DataFrame({"user_id": of_event, "item_id": read_ids(list(chain(*lists.values())), "items")})
+    lists = [list(items) for items in by_user.values()]
+    users = read_ids(by_user, "user")
+    of_event = users.gather(np.repeat(np.arange(len(users)), list(map(len, lists))))
+    return users, pl.DataFrame({"user_id": of_event, "item_id": read_ids(list(chain(*lists)), "item")})
 
 
 def _warn_unknown(items: pl.Series) -> None:
     """Warn as a published model does, at the line that called the library."""
     from oneclass.tasks.recommend.vocabulary import UnknownItems
 
-    callers = [record.frame.f_globals.get("__name__", "") for record in inspect.stack(0)]
+    callers = (record.frame.f_globals.get("__name__", "") for record in inspect.stack(0))
     level = next((at for at, name in enumerate(callers, 1) if not name.startswith("oneclass.")), 1)
     more = f" and {len(items) - SHOWN_IDS} more" if len(items) > SHOWN_IDS else ""
     listed = ", ".join(map(repr, items.head(SHOWN_IDS)))
@@ -358,7 +341,7 @@ def _time_column(events: pl.DataFrame, first: datetime, last: datetime) -> pl.Ex
 
 
 def _find_all(ids: Any, known: pl.Series, side: str, advice: str) -> np.ndarray:
-    ids = read_ids([ids] if isinstance(ids, str | int | np.integer) else ids, f"{side}s")
+    ids = read_ids(ids, side)
     found = _locate(ids, known)
     if len(unknown := ids.filter(found.is_null())):
         shown = ", ".join(map(repr, unknown.head(SHOWN_IDS)))

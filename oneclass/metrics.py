@@ -25,12 +25,12 @@ from oneclass.models.evaluation.list_metrics import (
     compute_list_metrics,
     find_list_metric,
 )
-from oneclass.models.evaluation.metrics_at_k import WITHOUT_K, find_metric
-from oneclass.tasks.evaluate import own_metrics
+from oneclass.models.evaluation.metrics_at_k import find_metric
 from oneclass.tasks.evaluate.jobs import collect_test_ranks
+from oneclass.tasks.evaluate.own_metrics import IdsByIndex, compute_own_metric
 from oneclass.tasks.evaluate.ranking import ComputeMetric, RankedTargets, from_ranks
 from oneclass.tasks.evaluate.strata import STRATA, StratumRow, evaluate_strata
-from oneclass.tasks.metric_registry import ChosenMetrics, OwnMetric
+from oneclass.tasks.metric_registry import OwnMetric
 from oneclass.tasks.protocols import PROTOCOLS
 from oneclass.tasks.stores.matrices import SplitMatrices
 
@@ -41,88 +41,54 @@ def name_metrics(metrics: Sequence[str | OwnMetric] | str | OwnMetric, protocol:
     """Return metrics by the names of their rows: that of a function is its own.
 
     Raises:
-        TypeError: one is neither a name nor a function.
-        ValueError: a name is unknown, and the error lists what there is; a function has no name or one that is taken.
+        ValueError: a name is unknown, and the error lists what there is; a function has a name that is taken.
     """
-    of_tables = [*USER_METRICS, *SEEN_ITEM_METRICS, *NEW_ITEM_METRICS, *LIST_METRICS]
-    of_tables.append(f"validation_{PROTOCOLS[protocol].tuned_by}")
+    of_tables = {**USER_METRICS, **SEEN_ITEM_METRICS, **NEW_ITEM_METRICS, **LIST_METRICS}
+    of_tables |= {f"validation_{PROTOCOLS[protocol].tuned_by}": None}
     named: dict[str, str | OwnMetric] = {}
     for metric in [metrics] if isinstance(metrics, str) or callable(metrics) else metrics:
-        if isinstance(metric, str):
-            name, is_taken = metric, callable(named.get(metric))
-        elif callable(metric):
-            name = getattr(metric, "__name__", "<lambda>")
-            if name == "<lambda>":
-                raise ValueError(f"metrics: {metric!r} has no name for its rows; define it with def")
-            is_taken = name in named or name in of_tables or find_metric(name) is not None
-        else:
-            raise TypeError(f"metrics: {metric!r} is a {type(metric).__name__}; give names and functions")
-        if is_taken:
+        name = getattr(metric, "__name__", str(metric))
+        is_known = name in of_tables or find_metric(name) is not None or find_list_metric(name) is not None
+        if callable(metric) and (is_known or name in named):
             raise ValueError(f"metrics: {name} is the name of another metric; rename the function")
+        if not (callable(metric) or is_known):
+            raise ValueError(
+                f"metrics {name}: unknown. There are {', '.join([*METRICS_AT_K, *LIST_METRICS_AT_K])} with any whole "
+                f"number k from 1, map, mrr and ndcg without it, {', '.join(of_tables)}, and functions of your own"
+            )
         named[name] = metric
-    names = [name for name, metric in named.items() if isinstance(metric, str) and name not in of_tables]
-    if unknown := [name for name in names if not (find_metric(name) or find_list_metric(name))]:
-        at_k = [name for name in [*METRICS_AT_K, *LIST_METRICS_AT_K] if name.endswith("@k")]
-        others = dict.fromkeys(name for name in [*WITHOUT_K, *of_tables] if "@" not in name)
-        fixed = [name for name in of_tables if "@" in name and not (find_metric(name) or find_list_metric(name))]
-        raise ValueError(
-            f"metrics {', '.join(unknown)}: unknown. There are {', '.join(at_k)} with any whole number k from 1, "
-            f"{', '.join([*others, *fixed])}, and functions of your own"
-        )
     return named
 
 
-def choose_further(metrics: Metrics) -> tuple[ChosenMetrics, list[ListMetric]]:
-    """Return those of the metrics that a run's tables lack: of users, and of whole lists."""
-    names = [name for name, metric in metrics.items() if isinstance(metric, str)]
-    by_rank = tuple(name for name in names if name not in USER_METRICS and find_metric(name))
-    lists = [of for name in names if name not in LIST_METRICS and (of := find_list_metric(name))]
-    return ChosenMetrics(by_rank, {name: metric for name, metric in metrics.items() if callable(metric)}), lists
-
-
-def check_attributes(metrics: Metrics, items: pl.DataFrame | None) -> None:
-    """Refuse metrics of attributes that the items do not have, or that are numbers.
+def check_metrics(metrics: Metrics, strata: str | None, items: pl.DataFrame | None) -> None:
+    """Refuse metrics of attributes that the items do not have as texts, and strata without a metric of users.
 
     Raises:
-        ValueError: it names the attributes that there are.
+        ValueError: it names the attributes or strata that there are.
     """
-    kinds = {} if items is None else attribute_kinds(items, "item_id")
+    kinds = {} if items is None else attribute_kinds(items)
     known = [name for name, kind in kinds.items() if kind != "number"]
     for metric in filter(None, map(find_list_metric, metrics)):
         if metric.attribute and metric.attribute not in known:
             where = f"take one of {', '.join(known)}" if known else "give texts by Interactions(items=...)"
             raise ValueError(f"metrics {metric.name}: the items have no attribute {metric.attribute}; {where}")
-
-
-def check_strata(strata: str | None, metrics: Metrics) -> None:
-    """Refuse unknown strata, and metrics of which none can be computed for some targets alone.
-
-    Raises:
-        ValueError: it names the strata that there are.
-    """
-    if strata is None:
-        return
-    if strata not in STRATA:
+    if strata not in (None, *STRATA):
         raise ValueError(f"strata {strata!r}: take one of {', '.join(STRATA)}")
-    if metrics and not any(callable(metric) or find_metric(metric) for metric in metrics.values()):
+    if strata and metrics and not any(callable(metric) or find_metric(metric) for metric in metrics.values()):
         raise ValueError(f"strata: {', '.join(metrics)} are of whole lists; add a metric of users, such as ndcg@10")
 
 
 def compute_strata(
-    targets: RankedTargets, item_likes: np.ndarray, strata: str | None, metrics: Metrics, ids: own_metrics.IdsByIndex
+    targets: RankedTargets, item_likes: np.ndarray, strata: str | None, metrics: Metrics, ids: IdsByIndex
 ) -> Iterable[StratumRow]:
     """Compute metrics of users by strata, by default those of a run's tables; nothing without strata."""
     computed: dict[str, ComputeMetric] = {}
     for name, metric in (metrics or {name: name for name in USER_METRICS}).items():
-        if not isinstance(metric, str):
-            computed[name] = partial(_compute_own, name, metric, ids)
+        if callable(metric):
+            computed[name] = partial(compute_own_metric, name, metric, ids=ids)
         elif of_ranks := find_metric(metric):
             computed[name] = from_ranks(of_ranks)
     return evaluate_strata(targets, item_likes, computed, [strata] if strata else [])
-
-
-def _compute_own(name: str, metric: OwnMetric, ids: own_metrics.IdsByIndex, targets: RankedTargets) -> np.ndarray:
-    return own_metrics.compute_own_metric(name, metric, targets, ids)
 
 
 def compute_figures(

@@ -53,10 +53,12 @@ def split_last(interactions: Any, n: int = 1) -> Split:
     Raises:
         ValueError: n is not positive, or no user has more than n items.
     """
-    _require(n >= 1, f"n = {n}: give a whole number from 1")
+    if n < 1:
+        raise ValueError(f"n = {n}: give a whole number from 1")
     table = read_interactions(interactions)
-    is_test = (pl.col("newer") < n) & (pl.len().over("user_id") > n)
-    return _divide(table, f"last {n}", _rank_pairs(table).filter(is_test))
+    return _hold_out(
+        table, f"last {n}", _rank_by_age(table), pl.when(pl.len().over("user_id") > n).then(n).otherwise(0)
+    )
 
 
 def split_share(
@@ -71,18 +73,15 @@ def split_share(
     Raises:
         ValueError: the share is not between 0 and 1, or so small that no user has an item held out.
     """
-    _require(0 < share < 1, f"share = {share}: give a number between 0 and 1")
+    if not 0 < share < 1:
+        raise ValueError(f"share = {share}: give a number between 0 and 1")
     table = read_interactions(interactions)
-    pairs = _rank_pairs(table)
     held_out = (pl.len().over("user_id") * share + 1e-9).floor()  # .2 of 5 is 1
     if latest:
-        return [_divide(table, f"latest {share:g}", pairs.filter(pl.col("newer") < held_out))]
-    found = []
-    for seed in seeds:
-        draws = pl.Series("draw", np.random.default_rng(seed).permutation(len(pairs)))
-        is_test = pl.col("draw").rank("ordinal").over("user_id") <= held_out
-        found.append(_divide(table, f"seed {seed}", pairs.sort(PAIR).with_columns(draws).filter(is_test)))
-    return found
+        return [_hold_out(table, f"latest {share:g}", _rank_by_age(table), held_out)]
+    pairs = table.events.select(PAIR).unique().sort(PAIR)
+    draws = {seed: pl.Series("order", np.random.default_rng(seed).permutation(len(pairs))) for seed in seeds}
+    return [_hold_out(table, f"seed {seed}", pairs.with_columns(order), held_out) for seed, order in draws.items()]
 
 
 def split_times(interactions: Any, cuts: Iterable[str | date | datetime]) -> list[Split]:
@@ -95,9 +94,11 @@ def split_times(interactions: Any, cuts: Iterable[str | date | datetime]) -> lis
         ValueError: the events have no times, or a cut has none on one of its sides.
     """
     table = read_interactions(interactions)
-    _require("time" in table.events.columns, "split_times needs times: name their column by Interactions(time=...)")
-    times = [_read_time(cut) for cut in cuts]
-    _require(bool(times) and times == sorted(set(times)), "cuts: give at least one, in ascending order")
+    if "time" not in table.events.columns:
+        raise ValueError("split_times needs times: name their column by Interactions(time=...)")
+    times = pl.Series([datetime.fromisoformat(str(cut)) for cut in cuts]).to_list()
+    if not times or times != sorted(set(times)):
+        raise ValueError("cuts: give at least one, in ascending order")
     events = table.events.with_columns(pl.col("time").fill_null(pl.col("time").min()))
     found = []
     for cut, end in zip(times, [*times[1:], None], strict=True):
@@ -115,13 +116,9 @@ def as_splits(data: Any) -> list[Split]:
     """
     splits = [data] if isinstance(data, Split) else data if isinstance(data, list | tuple) else []
     splits = [split for split in splits if isinstance(split, Split)]
-    _require(len({split.name for split in splits}) == len(splits), "splits: two have one name; give each its own")
+    if len({split.name for split in splits}) < len(splits):
+        raise ValueError("splits: two have one name; give each its own")
     return splits
-
-
-def _require(condition: bool, message: str) -> None:
-    if not condition:
-        raise ValueError(message)
 
 
 def read_interactions(data: Any) -> Interactions:
@@ -129,23 +126,18 @@ def read_interactions(data: Any) -> Interactions:
     return data if isinstance(data, Interactions) else Interactions(data)
 
 
-def _read_time(cut: str | date | datetime) -> datetime:
-    if isinstance(cut, str):
-        cut = datetime.fromisoformat(cut)
-    return cut if isinstance(cut, datetime) else datetime(cut.year, cut.month, cut.day)
-
-
-def _rank_pairs(table: Interactions) -> pl.DataFrame:
-    """Return a row for each pair, with the number of the user's newer pairs in `newer`."""
+def _rank_by_age(table: Interactions) -> pl.DataFrame:
+    """Return a row for each pair, with `order` ascending from the newest, by the times of first events."""
     events = table.events.with_row_index("position")
-    times = [pl.col("time").fill_null(pl.col("time").min())] if "time" in events.columns else []
-    order = [name for name in ("time", "position") if name in events.columns]
-    pairs = events.with_columns(times).group_by(PAIR).agg(pl.col(name).min() for name in order)
-    newer = pl.struct(order).rank("ordinal", descending=True).over("user_id") - 1
-    return pairs.with_columns(newer.cast(pl.Int64).alias("newer")).sort("position")
+    names = [name for name in ("time", "position") if name in events.columns]
+    firsts = [pl.col(name).fill_null(events[name].min()).min() for name in names]
+    pairs = events.group_by(PAIR).agg(firsts)
+    return pairs.select(*PAIR, order=pl.struct(names).rank("ordinal", descending=True))
 
 
-def _divide(table: Interactions, name: str, test: pl.DataFrame) -> Split:
+def _hold_out(table: Interactions, name: str, pairs: pl.DataFrame, count: pl.Expr) -> Split:
+    """Hold out so many pairs of each user, those with the lowest `order`."""
+    test = pairs.filter(pl.col("order").rank("ordinal").over("user_id") <= count)
     events = table.events
     return _make_split(table, name, events.join(test, on=PAIR, how="anti"), events.join(test, on=PAIR, how="semi"))
 
@@ -153,6 +145,7 @@ def _divide(table: Interactions, name: str, test: pl.DataFrame) -> Split:
 def _make_split(table: Interactions, name: str, train: pl.DataFrame, test: pl.DataFrame) -> Split:
     test = test.join(train, on=PAIR, how="anti")
     for side, events in (("training", train), ("test", test)):
-        _require(not events.is_empty(), f"split {name!r}: no {side} event is left; take another cut, share or number")
+        if events.is_empty():
+            raise ValueError(f"split {name!r}: no {side} event is left; take another cut, share or number")
     sides = (Interactions(events, items=table.items) for events in (train, test))
     return Split(name, *sides)

@@ -1,7 +1,4 @@
-"""Read events, pairs of a user and an item with a time or weight if there is one, from what Python programs hold.
-
-Nothing but Polars is imported: frames of other libraries are known by the modules of their types.
-"""
+"""Read events, pairs of a user and an item with a time or weight if there is one, from what Python programs hold."""
 
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,10 +9,9 @@ import polars as pl
 
 POSITIONS = ("user_id", "item_id", "weight", "time")  # of the values of a tuple
 WEIGHT_NAMES = ("weight", "count")  # a rating is no weight: who gave one star does not like the item a little
-USUAL_COLUMNS: dict[str, str | None] = dict.fromkeys(("user", "item", "weight", "time"))
 
 
-def read_events(data: Any, columns: Mapping[str, str | None] = USUAL_COLUMNS) -> pl.DataFrame:
+def read_events(data: Any, columns: Mapping[str, str | None]) -> pl.DataFrame:
     """Read events as a frame of `user_id`, `item_id`, and `weight` and `time` if there are such.
 
     Args:
@@ -27,19 +23,19 @@ def read_events(data: Any, columns: Mapping[str, str | None] = USUAL_COLUMNS) ->
         ValueError: there is no such column, no row, or ids or values that cannot be read.
         FileNotFoundError: a file does not exist.
     """
-    if _is_path(data):
-        frame = _read_files(data, columns)
-        found = {name: name for name in frame.columns}
+    if isinstance(data, str | Path) or (
+        isinstance(data, list | tuple) and data and all(isinstance(path, str | Path) for path in data)
+    ):
+        events = _read_files(data, columns)
     else:
         frame = table if (table := read_frame(data)) is not None else _read_tuples(data)
         found = _find_columns(frame, columns)
-    events = frame.select(pl.col(source).alias(target) for target, source in found.items())
+        events = frame.select(pl.col(source).alias(target) for target, source in found.items())
     if events.is_empty():
         raise ValueError("the table of interactions has no row")
-    events = events.with_columns(read_ids(events["user_id"], "users"), read_ids(events["item_id"], "items"))
-    if "weight" in events.columns:
-        events = events.with_columns(_check_weights(events["weight"]))
-    return events.with_columns(_convert_times(events["time"])) if "time" in events.columns else events
+    ids = [read_ids(events[f"{side}_id"], side) for side in ("user", "item")]
+    others = {"weight": _check_weights, "time": _convert_times}
+    return events.with_columns(*ids, *(read(events[name]) for name, read in others.items() if name in events.columns))
 
 
 def read_frame(data: Any) -> pl.DataFrame | None:
@@ -48,75 +44,41 @@ def read_frame(data: Any) -> pl.DataFrame | None:
     Raises:
         ValueError: columns have values of several types, or different lengths.
     """
-    library = type(data).__module__.partition(".")[0]
-    if isinstance(data, pl.DataFrame | pl.LazyFrame):
-        return data.lazy().collect()
-    if library == "pandas" and hasattr(data, "columns"):
-        try:
-            return pl.from_pandas(data)
-        except (TypeError, ValueError, pl.exceptions.PolarsError) as error:
-            raise ValueError(f"the pandas frame: {error}; give columns with values of one type") from error
-    if library == "pyarrow":
-        table = pl.from_arrow(data)
-        return table if isinstance(table, pl.DataFrame) else None
-    if library in ("duckdb", "_duckdb") and hasattr(data, "pl"):
-        return data.pl()
-    if not isinstance(data, Mapping):
+    if isinstance(data, pl.LazyFrame):
+        return data.collect()
+    if not isinstance(data, Mapping) and not hasattr(data, "__arrow_c_stream__"):
         return None
-    columns = [make_series(values, f"column {name}").alias(str(name)) for name, values in data.items()]
-    if len({len(column) for column in columns}) > 1:
-        lengths = ", ".join(f"{column.name} has {len(column)}" for column in columns)
-        raise ValueError(f"columns of different lengths: {lengths}; give each a value for every event")
-    return pl.DataFrame(columns)
-
-
-def make_series(values: Any, what: str) -> pl.Series:
-    """Return values as a Series.
-
-    Raises:
-        TypeError: they are no collection; the errors name `what` they are.
-        ValueError: they are of several types.
-    """
-    if isinstance(values, pl.Series):
-        return values
-    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
-        raise TypeError(f"{what}: {values!r} is one value; give a list")
-    values = values if hasattr(values, "dtype") else list(values)
     try:
-        return pl.Series(values, strict=True)
-    except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError) as error:
-        kinds = {type(one).__name__: one for one in reversed(values) if one is not None}
-        given = " and ".join(f"{one!r} ({kind})" for kind, one in reversed(kinds.items()))
-        raise ValueError(f"{what}: values such as {given}; give values of one type, such as texts by str()") from error
+        return pl.DataFrame(data)
+    except (TypeError, ValueError, pl.exceptions.PolarsError) as error:
+        said = " ".join(str(error).partition("Hint:")[0].split())
+        raise ValueError(
+            f"{said}; give columns of one length with values of one type, such as texts by str()"
+        ) from error
 
 
 def read_ids(values: Any, side: str) -> pl.Series:
-    """Return ids as texts or whole numbers.
+    """Return the ids of a side, `user` or `item`, as texts or whole numbers, named `<side>_id`.
 
     Raises:
         ValueError: an id is missing, or ids are of another type or of several.
     """
-    ids, what = make_series(values, f"ids of {side}"), f"ids of {side}"
+    what = f"ids of {side}s"
+    if isinstance(values, Iterable) and not hasattr(values, "dtype"):
+        values = values if isinstance(values, str) else list(values)
+    ids = pl.DataFrame(read_frame({what: values})).to_series().alias(f"{side}_id")
     if isinstance(ids.dtype, pl.Categorical | pl.Enum):
         ids = ids.cast(pl.String)
     if missing := ids.null_count():
         raise ValueError(f"{what}: {missing} of {len(ids)} are missing, the first in row {ids.is_null().arg_max()}")
     if ids.dtype == pl.String:
         return ids
-    if ids.dtype == pl.Null:  # none at all
-        return ids.cast(pl.Int64)
-    if not ids.dtype.is_integer():
+    if not (ids.dtype.is_integer() or ids.dtype == pl.Null):
         hint = "pandas makes floats of numbers of which some are missing" if ids.dtype.is_float() else "such as str(id)"
         raise ValueError(f"{what}: of type {ids.dtype}; give texts or whole numbers ({hint})")
-    if len(ids) and int(ids.max()) >= 1 << 63:  # pyright: ignore[reportArgumentType]: whole numbers
+    if (numbers := ids.cast(pl.Int64, strict=False)).null_count():
         raise ValueError(f"{what}: {ids.max()} is above 2^63 - 1; give texts, such as str(id)")
-    return ids.cast(pl.Int64)
-
-
-def _is_path(data: Any) -> bool:
-    if isinstance(data, str | Path):
-        return True
-    return isinstance(data, list | tuple) and bool(data) and all(isinstance(path, str | Path) for path in data)
+    return numbers
 
 
 def _read_files(data: str | Path | Sequence[str | Path], columns: Mapping[str, str | None]) -> pl.DataFrame:
@@ -129,12 +91,11 @@ def _read_files(data: str | Path | Sequence[str | Path], columns: Mapping[str, s
     from oneclass.tasks.ingest.load import load_logs
     from oneclass.tasks.ingest.sources import scan_logs
 
-    paths = [data] if isinstance(data, str | Path) else data
     named = {("value" if kind == "weight" else kind): (name,) for kind, name in columns.items() if name is not None}
     dataset = Dataset(name="interactions", columns=Columns(**named))
-    for path in paths:
-        if not Path(path).exists():
-            raise FileNotFoundError(f"{path}: does not exist; give a log, a folder of logs, or (user, item) tuples")
+    paths = [data] if isinstance(data, str | Path) else data
+    if missing := [str(path) for path in paths if not Path(path).exists()]:
+        raise FileNotFoundError(f"{missing[0]}: does not exist; give a log, a folder of logs, or (user, item) tuples")
     try:
         with tempfile.TemporaryDirectory(prefix="oneclass-read-") as scratch, duckdb.connect() as connection:
             connection.execute("set TimeZone = 'UTC'")
@@ -157,16 +118,14 @@ def _read_tuples(data: Any) -> pl.DataFrame:
             "(user, item) tuples, or a users x items matrix"
         )
     rows = list(data)
-    widths = {len(row) if isinstance(row, tuple | list) else 0 for row in rows}
+    widths = {len(row) if isinstance(row, tuple | list) else 0 for row in rows} or {2}
     if len(widths) > 1 or not widths <= {2, 3, 4}:
         raise ValueError(
             "interactions: a list holds (user, item), (user, item, weight) or (user, item, weight, time) tuples of one "
-            f"length; here is {rows[0]!r}" + (f", and lengths of {sorted(widths)}" if len(widths) > 1 else "")
+            f"length; here is {rows[0]!r}, and the lengths are {sorted(widths)}"
         )
-    names = POSITIONS[: widths.pop()] if widths else POSITIONS[:2]
-    what = {"user_id": "ids of users", "item_id": "ids of items", "weight": "weights", "time": "times"}
-    cells = {name: [row[position] for row in rows] for position, name in enumerate(names)}
-    return pl.DataFrame([make_series(values, what[name]).alias(name) for name, values in cells.items()])
+    names = POSITIONS[: widths.pop()]
+    return pl.DataFrame(read_frame({name: [row[position] for row in rows] for position, name in enumerate(names)}))
 
 
 def _find_columns(frame: pl.DataFrame, columns: Mapping[str, str | None]) -> dict[str, str]:
@@ -177,12 +136,12 @@ def _find_columns(frame: pl.DataFrame, columns: Mapping[str, str | None]) -> dic
     found = {}
     for kind, target in zip(columns, POSITIONS, strict=True):
         stated, known = columns[kind], WEIGHT_NAMES if kind == "weight" else KNOWN_NAMES[kind]
-        if stated is not None and stated not in frame.columns:
-            raise ValueError(f"{kind}={stated!r}: no such column; the table has {', '.join(frame.columns)}")
-        choices = [stated] if stated else [name for name in frame.columns if normalize_name(name) in known]
-        if len(choices) > 1 or (not choices and kind in ("user", "item")):
+        choices = [name for name in frame.columns if (name == stated if stated else normalize_name(name) in known)]
+        if len(choices) > 1 or (not choices and (stated or kind in ("user", "item"))):
+            what = f"named {stated}" if stated else f"of {kind}s"
+            what = f"named {stated}" if stated else f"of {kind}s"
             raise ValueError(
-                f"{'several columns' if choices else 'no column'} of {kind}s among {', '.join(frame.columns)}; name "
+                f"{'several columns' if choices else 'no column'} {what} among {', '.join(frame.columns)}; name "
                 f"it, as in oneclass.Interactions(table, {kind}=...). Found without naming: {', '.join(known)}"
             )
         if choices:
@@ -191,14 +150,13 @@ def _find_columns(frame: pl.DataFrame, columns: Mapping[str, str | None]) -> dic
 
 
 def _check_weights(weights: pl.Series) -> pl.Series:
-    numbers = pl.Series([None] * len(weights), dtype=pl.Float64)
-    if not weights.dtype.is_nested():
-        numbers = weights.cast(pl.Float64, strict=False)
+    numbers = weights.cast(pl.Float64, strict=False)
     bad = ~(numbers.is_finite() & (numbers > 0)).fill_null(False)
     if bad.any():
-        row = bad.arg_max() or 0
+        row = bad.arg_max()
         raise ValueError(
-            f"weights: {weights.to_list()[row]} in row {row} is not a positive finite number; leave out what is no like"
+            f"weights: {weights.to_list()[row or 0]} in row {row} is not a positive finite number; leave out what is "
+            "no like"
         )
     return numbers
 
@@ -207,17 +165,12 @@ def _convert_times(times: pl.Series) -> pl.Series:
     """Return times in UTC; numbers are seconds since 1970."""
     try:
         if times.dtype.is_numeric():
-            return (times.cast(pl.Float64) * 1e6).cast(pl.Int64).cast(pl.Datetime("us"))
-        if times.dtype == pl.String:
-            return times.str.to_datetime(time_unit="us")
-        if isinstance(times.dtype, pl.Datetime) and times.dtype.time_zone:
-            times = times.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
-        if times.dtype.is_temporal() or times.dtype == pl.Null:
-            return times.cast(pl.Datetime("us"))
-    except pl.exceptions.PolarsError:
-        pass  # the same advice for every type
-    shown = times.drop_nulls().head(1).to_list()
-    raise ValueError(
-        f"times: of type {times.dtype}, such as {shown[0] if shown else None!r}, cannot be read; give datetimes, texts "
-        "such as 2026-01-31T12:00:00, or seconds since 1970"
-    )
+            times = (times.cast(pl.Float64) * 1e6).cast(pl.Int64)
+        elif times.dtype == pl.String:
+            times = times.str.to_datetime(time_unit="us")
+        return times.cast(pl.Datetime("us"))
+    except pl.exceptions.PolarsError as error:
+        raise ValueError(
+            f"times: of type {times.dtype}, such as {times.drop_nulls().head(1).to_list()}, cannot be read; give "
+            "datetimes, texts such as 2026-01-31T12:00:00, or seconds since 1970"
+        ) from error

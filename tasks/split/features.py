@@ -6,6 +6,7 @@ from typing import Self
 
 import duckdb
 import numpy as np
+import polars as pl
 from scipy.sparse import csr_matrix, vstack
 
 from oneclass.models.attributes.encoder import KINDS, FeatureEncoder
@@ -44,9 +45,13 @@ def _encode_items(connection: duckdb.DuckDBPyConnection) -> csr_matrix | None:
     kinds, frame = list_feature_kinds(connection), load_attributes(connection, "item")
     if not kinds or frame is None:
         return None
+    return encode_items(frame, kinds, select(connection, "split/item_ids")["item_id"])
+
+
+def encode_items(frame: pl.DataFrame, kinds: Mapping[str, str], ids: pl.Series) -> csr_matrix:
+    """Encode the attributes of items by their ids, float32 (ids, features); zero for an id without a row."""
     features = FeatureEncoder.fit(frame, kinds).encode(frame)
     row_of_id = {name: row for row, name in enumerate(frame["item_id"])}
-    ids = select(connection, "split/item_ids")["item_id"]
     rows = np.array([row_of_id.get(name, len(row_of_id)) for name in ids], dtype=np.int64)
     missing = csr_matrix(np.zeros((1, features.shape[1]), dtype=np.float32))
     return csr_matrix(vstack([features, missing], format="csr")[rows])

@@ -143,17 +143,14 @@ def test_wrong_functions_are_refused():
     for metrics, message in {
         (auc,): "auc is the name of another metric; rename",
         (nothing, nothing): "nothing is the name of another metric",
-        (lambda user: 1.0,): "has no name for its rows; define it with def",
     }.items():
         with pytest.raises(ValueError, match=message):
             evaluate(Popularity(), LIKES, metrics=metrics)
-    with pytest.raises(TypeError, match="7 is a int; give names and functions"):
-        evaluate(Popularity(), LIKES, metrics=[7])
 
 
 def test_unknown_names_are_refused_before_a_fit_with_what_there_is():
-    for name in ("sharpness@7", "recall", "ndcg@0", "calibration@7"):
-        known = rf"metrics {name}: unknown\. There are precision@k, recall@k, .*, coverage@k, .*, auc, "
+    for name in ("sharpness@7", "recall", "ndcg@0", "calibration@7", 7):
+        known = rf"metrics {name}: unknown\. There are precision@k, recall@k, .*, auc, .*, coverage@k, .* with any"
         with pytest.raises(ValueError, match=known):
             evaluate(Popularity(), LIKES, metrics=["ndcg@10", name], protocol="leave_one_out")
 

@@ -111,8 +111,8 @@ def field_metrics(tmp_path, monkeypatch):
 
 
 def fit_splits(home, protocol, run_id, settings=None, models=("popularity",)):
-    """Split and fit; returns a digest and its fits for each split of the protocol."""
-    digests = split(home, run_id, SplitPlan(SplitSettings(**settings or {}), [protocol], seed=0)).digests
+    """Split in two folds, if in any, and fit; returns a digest and its fits for each split of the protocol."""
+    digests = split(home, run_id, SplitPlan(SplitSettings(**settings or {}), [protocol], seed=0, folds=2)).digests
     fitted = []
     for name in list_splits(protocol, digests):
         common = {"protocol": name, "run_id": run_id}
@@ -144,7 +144,7 @@ def load_rows(home, where="true", columns=COLUMNS, table="strata"):
 def test_a_run_and_the_library_have_the_same_digits(shop, field_metrics, protocol, folds, compared):
     home, _ = shop
     own = ["field_metrics:first_place", "field_metrics:early_place", "field_metrics:lengths", "precision@7", "MRR"]
-    settings = {"folds": 2, "min_validation_users": 1 << 40} if folds else {}
+    settings = {"min_validation_users": 1 << 40} if folds else {}
     run_stages(home, protocol, settings=settings, models=list(ESTIMATORS), metrics=[*own, "recall@20"])
     assert {row[0] for row in load_rows(home, columns="distinct strata")} == set(STRATA)
     table = oneclass.Interactions(draw_likes(), items=pl.DataFrame(BY_ITEM))
