@@ -18,9 +18,9 @@ class OwnModel(Model):
     """The base of models with a `fit(matrix)` and a `scores(histories)` and nothing else.
 
     `fit` learns from the float32 (users, items) CSR of likes, and `scores` returns an array, a row for each of the
-    (users, items) histories. Annotated attributes with a value are settings, given by keyword. What `fit` sets, arrays,
-    sparse matrices and numbers, is saved. Everything else, such as ids, seen items, empty histories, unknown items and
-    evaluations, is that of every model.
+    (users, items) histories. Annotated attributes with a value are settings, given by keyword. What `fit` sets is
+    saved: arrays, sparse matrices, numbers and texts. Everything else, such as ids, seen items, empty histories,
+    unknown items and evaluations, is that of every model.
 
     Example:
         >>> import oneclass
@@ -79,14 +79,9 @@ class OwnModel(Model):
         return scores
 
     def _learned(self) -> dict[str, Any]:
-        """Return what `fit` has set."""
+        """Return what `fit` has set, but for names that begin with `_`."""
         known = {"settings", "params", "seed", "threads", *Model.__annotations__}
-        kinds = (np.ndarray, np.generic, int, float)
-        return {
-            name: value
-            for name, value in vars(self).items()
-            if name not in known and name[0] != "_" and (isinstance(value, kinds) or issparse(value))
-        }
+        return {name: value for name, value in vars(self).items() if name not in known and name[0] != "_"}
 
     def _arrays(self) -> dict[str, np.ndarray]:
         arrays = {}
@@ -94,8 +89,13 @@ class OwnModel(Model):
             if issparse(value):
                 table = csr_matrix(value)  # pyright: ignore[reportCallIssue, reportArgumentType]  (see `_scores`)
                 arrays |= {f"{name}.{part}": np.asarray(getattr(table, part)) for part in SPARSE_PARTS}
-            else:
+            elif isinstance(value, np.ndarray | np.generic | int | float | str):
                 arrays[name] = np.asarray(value)
+            else:
+                raise TypeError(
+                    f"{type(self).__name__}.fit: sets {name}, a {type(value).__name__}, which cannot be saved; set "
+                    "arrays, sparse matrices, numbers and texts"
+                )
         return arrays
 
     def _restore(self, arrays: dict[str, np.ndarray]) -> None:

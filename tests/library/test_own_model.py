@@ -10,7 +10,7 @@ from oneclass import Model, OwnModel, Popularity, evaluate, tune
 from oneclass.models import own_model
 from oneclass.models.registry import MODELS
 from oneclass.models.settings import NumericRange
-from tests.models.model_contract import FullContract
+from oneclass.testing import check_model
 
 LIKES = [(user, item) for user in range(60) for item in range(20) if user % 2 == item % 2 and (user + item) % 7]
 
@@ -25,15 +25,71 @@ class Cosine(OwnModel):
         degrees = np.maximum(self.item_degrees, 1).astype(np.float32) ** -self.power
         self.similarity = csr_matrix((matrix.T @ matrix).multiply(degrees[:, None] * degrees))
         self.similarity.setdiag(0)
-        self.edges = matrix.nnz
+        self.edges, self.kind = matrix.nnz, "cosines"
 
     def scores(self, histories):
         return histories @ self.similarity
 
 
-class TestCosine(FullContract):
-    model = Cosine
-    test_settings_are_documented_strict_and_survive_json = None  # `power` has no sentence
+class Forgetful(Cosine):
+    """Draws a score without its seed."""
+
+    def scores(self, histories):
+        return np.random.random(histories.shape)
+
+
+class Rounding(Popularity):
+    """Saves another number than it learned."""
+
+    def _fit(self, interactions, options):
+        super()._fit(interactions, options)
+        self.shift = np.float64(0.25)
+
+    def _scores(self, histories, users, score):
+        return super()._scores(histories, users, score) + np.float32(self.shift)
+
+    def _arrays(self):
+        return {"shift": np.array(1)}
+
+
+class Drawing(Cosine):
+    """Claims to draw."""
+
+    is_deterministic = False
+
+
+class Undefined(Cosine):
+    """Divides by nothing if there is one item."""
+
+    def scores(self, histories):
+        return super()._own_scores(histories).toarray() / np.float64(self.item_count > 1)
+
+
+class Double(Popularity):
+    def _scores(self, histories, users, score):
+        return super()._scores(histories, users, score).astype(np.float64)
+
+
+BROKEN = {
+    Forgetful: "scores depend on the block of users",
+    Rounding: "scores change when the model is saved and loaded",
+    Drawing: "another seed: set is_deterministic",
+    Undefined: "divide by zero|invalid value",
+    Double: "return finite float32",
+}
+
+
+def test_a_model_of_ones_own_keeps_the_contract():
+    check_model(Cosine())
+    check_model(Popularity(), is_personal=False)
+    with pytest.raises(AssertionError, match="a history: items of others outrank those of the own group"):
+        check_model(Popularity())
+
+
+@pytest.mark.parametrize("model", BROKEN)
+def test_what_a_model_gets_wrong_is_found(model):
+    with pytest.raises((AssertionError, RuntimeWarning), match=BROKEN[model]):
+        check_model(model(), is_personal=issubclass(model, Cosine) and model is not Forgetful)
 
 
 def test_settings_are_by_keyword_and_what_is_learned_is_saved(tmp_path):
@@ -43,7 +99,7 @@ def test_settings_are_by_keyword_and_what_is_learned_is_saved(tmp_path):
         Cosine(powr=1)
     model.save(tmp_path)
     loaded = Cosine.load(tmp_path)
-    assert loaded.power == 0.3 and loaded.edges == len(LIKES)
+    assert loaded.power == 0.3 and (loaded.edges, loaded.kind) == (len(LIKES), "cosines")
     assert loaded.recommend(n=3).equals(model.recommend(n=3))
 
 
@@ -84,6 +140,13 @@ def test_what_an_author_forgets_is_said():
         ValueError, match=r"Narrow.scores: returns an array of shape \(1, 3\) .* \(1, 20\); return a row"
     ):
         Narrow().fit(LIKES).recommend(users=[1])
+
+    class Listed(Cosine):
+        def fit(self, matrix):
+            self.names = {"tea": 1}
+
+    with pytest.raises(TypeError, match="Listed.fit: sets names, a dict, which cannot be saved; set arrays"):
+        Listed().fit(LIKES).save("nowhere")
     with pytest.raises(NotImplementedError, match=r"Empty: define fit\(self, matrix\)"):
         Empty().fit(LIKES)
 

@@ -1,21 +1,63 @@
 """What the base promises of every model, beside what `oneclass.testing` demands of a model's own code."""
 
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 from scipy.sparse import csr_matrix
 
 from oneclass.models.base import Model
 from oneclass.models.item_knn import ItemKNN
 from oneclass.models.popularity import Popularity
 from oneclass.models.settings import NotFittedError
-from oneclass.testing import ModelContract, all_scores
+from oneclass.testing import all_scores, check_model
 
 
-class FullContract(ModelContract):
-    """Every promise of a model in the registry."""
+@dataclass(frozen=True)
+class Case:
+    """A model with settings that make its fits short.
+
+    Attributes:
+        is_personal: whether different users get different lists of new items.
+        sums_all: whether `contributions`, if there are any, add up to the score.
+    """
+
+    model: type[Model]
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    is_personal: bool = True
+    sums_all: bool = True
+
+    def make(self) -> Model:
+        """Return an unfitted model."""
+        return self.model(self.model.Settings(**self.settings), seed=3)
+
+
+class FullContract:
+    """Every promise of a model in the registry; a subclass has the fixture `case`."""
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def fitted(cls, case: Case, checkerboard: csr_matrix) -> Model:
+        """A model fitted once, for tests that do not change it."""
+        return case.make().fit(checkerboard)
+
+    def test_its_own_code_keeps_what_others_models_have_to(self, case: Case) -> None:
+        check_model(case.make(), is_personal=case.is_personal)
+
+    def test_settings_are_documented_and_strict(self, case: Case) -> None:
+        settings = case.model.Settings
+        assert case.model().settings == settings()
+        for name, declared in settings.model_fields.items():
+            assert len((declared.description or "").split()) > 2, f"{name} lacks a sentence"
+        with pytest.raises(ValidationError, match="no_such_setting"):
+            settings.model_validate({"no_such_setting": 1})
+        with pytest.raises(ValidationError, match="frozen"):
+            setattr(settings(), next(iter(settings.model_fields), "anything"), 1)
 
     def test_each_score_has_the_bits_of_the_score_alone(self, fitted: Model, checkerboard: csr_matrix) -> None:
         histories = csr_matrix(checkerboard[:4].toarray() * np.array([[1], [1], [0], [1]]))  # one of them empty
@@ -29,7 +71,7 @@ class FullContract(ModelContract):
             fitted.scores(checkerboard[:1], score="nonsense")
 
     def test_what_a_loaded_model_was_asked_before_changes_no_answer(
-        self, case: type[ModelContract], fitted: Model, checkerboard: csr_matrix, tmp_path: Path
+        self, case: Case, fitted: Model, checkerboard: csr_matrix, tmp_path: Path
     ) -> None:
         fitted.save(tmp_path)
         asked = case.model.load(tmp_path)
@@ -46,7 +88,7 @@ class FullContract(ModelContract):
             )
 
     def test_a_loaded_model_answers_several_threads_at_once(
-        self, case: type[ModelContract], fitted: Model, checkerboard: csr_matrix, tmp_path: Path
+        self, case: Case, fitted: Model, checkerboard: csr_matrix, tmp_path: Path
     ) -> None:
         fitted.save(tmp_path)
         asked, blocks = case.model.load(tmp_path), [checkerboard[first : first + 5] for first in range(0, 40, 5)] * 4
@@ -55,15 +97,13 @@ class FullContract(ModelContract):
         for block, scores in zip(blocks[:8], found[-8:], strict=True):
             np.testing.assert_array_equal(scores, all_scores(case.model.load(tmp_path), block))
 
-    def test_a_folder_of_another_model_is_refused(
-        self, case: type[ModelContract], fitted: Model, tmp_path: Path
-    ) -> None:
+    def test_a_folder_of_another_model_is_refused(self, case: Case, fitted: Model, tmp_path: Path) -> None:
         fitted.save(tmp_path)
         other = Popularity if case.model.name != "popularity" else ItemKNN
         with pytest.raises(ValueError, match=case.model.name):
             other.load(tmp_path)
 
-    def test_parameters_by_keyword_are_the_settings(self, case: type[ModelContract]) -> None:
+    def test_parameters_by_keyword_are_the_settings(self, case: Case) -> None:
         settings = case.make().settings
         given = {field: getattr(settings, field) for field in settings.model_fields_set}
         model = case.model(**given, seed=5, threads=2)
@@ -73,9 +113,7 @@ class FullContract(ModelContract):
         with pytest.raises(TypeError, match="no parameter 'no_such_setting'"):
             case.model(no_such_setting=1)
 
-    def test_what_needs_a_fit_says_so_without_one(
-        self, case: type[ModelContract], checkerboard: csr_matrix, tmp_path: Path
-    ) -> None:
+    def test_what_needs_a_fit_says_so_without_one(self, case: Case, checkerboard: csr_matrix, tmp_path: Path) -> None:
         model, history = case.make(), checkerboard[:1]
         for ask in (
             lambda: model.scores(history),
@@ -93,7 +131,7 @@ class FullContract(ModelContract):
 
     @pytest.mark.parametrize("columns", [39, 41])
     def test_histories_of_another_width_are_refused_with_both_widths(
-        self, case: type[ModelContract], columns: int, fitted: Model
+        self, case: Case, columns: int, fitted: Model
     ) -> None:
         histories = csr_matrix(np.ones((2, columns), dtype=np.float32))
         for ask in (fitted.scores, lambda given: fitted.recommend(given, 3)):
@@ -105,9 +143,7 @@ class FullContract(ModelContract):
         some = all_scores(fitted, checkerboard[:5], items=items)
         np.testing.assert_array_equal(some, all_scores(fitted, checkerboard[:5])[:, :, items])
 
-    def test_unseen_items_in_a_history_are_ignored_and_said_so(
-        self, case: type[ModelContract], checkerboard: csr_matrix
-    ) -> None:
+    def test_unseen_items_in_a_history_are_ignored_and_said_so(self, case: Case, checkerboard: csr_matrix) -> None:
         likes = checkerboard.toarray()
         likes[:, 5] = 0
         model = case.make().fit(csr_matrix(likes))
@@ -124,7 +160,7 @@ class FullContract(ModelContract):
             np.testing.assert_array_equal(fitted.scores(empty, score=score)[0], fitted.item_degrees)
 
     def test_contributions_of_a_history_add_up_to_the_score(
-        self, case: type[ModelContract], fitted: Model, checkerboard: csr_matrix
+        self, case: Case, fitted: Model, checkerboard: csr_matrix
     ) -> None:
         parts = fitted.contributions(checkerboard[3], np.arange(40))
         if parts is None or not case.sums_all:
@@ -134,9 +170,7 @@ class FullContract(ModelContract):
         np.testing.assert_allclose(parts.sum(axis=0)[said], scores[said], rtol=1e-5, atol=1e-6)
         assert said.any() and (scores[~said] <= scores[said].min()).all()
 
-    def test_similar_items_are_of_the_same_colour(
-        self, case: type[ModelContract], fitted: Model, checkerboard: csr_matrix
-    ) -> None:
+    def test_similar_items_are_of_the_same_colour(self, case: Case, fitted: Model, checkerboard: csr_matrix) -> None:
         if not case.is_personal:
             with pytest.raises(ValueError, match="publish another model"):
                 fitted.similar_items(np.array([0]), 3)
@@ -166,12 +200,12 @@ class FullContract(ModelContract):
         with pytest.raises(ValueError, match="2 users but 3 histories"):
             fitted.scores(checkerboard[:3], users=np.array([0, 1]))
 
-    def test_a_matrix_without_edges_is_refused(self, case: type[ModelContract]) -> None:
+    def test_a_matrix_without_edges_is_refused(self, case: Case) -> None:
         with pytest.raises(ValueError, match="no edge"):
             case.make().fit(csr_matrix(np.zeros((4, 3), dtype=np.float32)))
 
     @pytest.mark.parametrize("value", [np.nan, -1.0, 0.0, np.inf])
-    def test_a_count_that_is_no_count_is_refused_with_its_row(self, case: type[ModelContract], value: float) -> None:
+    def test_a_count_that_is_no_count_is_refused_with_its_row(self, case: Case, value: float) -> None:
         counts = csr_matrix(np.ones((4, 3), dtype=np.float32))
         counts.data[7] = value
         with pytest.raises(ValueError, match=r"user 2 \(row\), item 1"):

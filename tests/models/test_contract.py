@@ -14,8 +14,8 @@ from oneclass.models.numerics import validation
 from oneclass.models.numerics.validation import count_item_degrees
 from oneclass.models.popularity import Popularity
 from oneclass.models.registry import MODELS, load_model
-from oneclass.testing import ModelContract, all_scores
-from tests.models.model_contract import FullContract
+from oneclass.testing import all_scores
+from tests.models.model_contract import Case, FullContract
 
 # Settings that make a fit short; a model that is not named here runs with its defaults.
 SHORT = {
@@ -76,12 +76,11 @@ def test_the_usage_example_of_an_estimator_runs_and_gives_what_it_shows(name):
 
 
 def make_case(name):
-    facts = {"is_personal": name not in IMPERSONAL, "sums_all": name not in SUMS_IN_PART}
-    return type(name, (ModelContract,), {"model": MODELS[name], "settings": SHORT.get(name, {}), **facts})
+    return Case(MODELS[name], SHORT.get(name, {}), name not in IMPERSONAL, name not in SUMS_IN_PART)
 
 
-def make_model(name, **options):
-    return make_case(name).make(**options)
+def make_model(name):
+    return make_case(name).make()
 
 
 class TestEveryModel(FullContract):
