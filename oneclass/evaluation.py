@@ -1,46 +1,65 @@
 """Evaluate and tune models on interactions in memory: the numbers are those of a run."""
 
-from collections.abc import Mapping, Sequence
+import logging
+import tempfile
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import astuple, dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
+import duckdb
 import polars as pl
 
-from oneclass.in_memory import fit_models, quiet_stages, split_in_memory
-from oneclass.interactions import Interactions
+from oneclass import sql
+from oneclass.interactions import Interactions, encode_attributes
 from oneclass.metrics import Metrics, check_metrics, compute_figures, compute_strata, name_metrics
 from oneclass.models.base import Model
 from oneclass.models.evaluation.definitions import LIST_METRICS, USER_METRICS
 from oneclass.models.evaluation.list_metrics import find_list_metric
 from oneclass.models.evaluation.metrics_at_k import find_metric
-from oneclass.models.settings import SearchSpace
+from oneclass.models.fit_options import FitOptions
+from oneclass.models.memory_estimates import LogSize
+from oneclass.models.settings import ModelSettings, SearchSpace
 from oneclass.splits import as_splits, read_interactions
-from oneclass.tasks.errors import OneclassError
+from oneclass.tasks import memory_errors
+from oneclass.tasks.binarize.settings import BinarizeSettings
+from oneclass.tasks.binarize.stage import rewrite_interactions
+from oneclass.tasks.binarize.weights import LikeSelection
+from oneclass.tasks.errors import InputError, OneclassError
 from oneclass.tasks.evaluate import stage
 from oneclass.tasks.evaluate.jobs import PendingEvaluation, evaluate_in_process
-from oneclass.tasks.evaluate.own_metrics import IdsByIndex, add_own_metrics
+from oneclass.tasks.evaluate.own_metrics import IdsByIndex, add_own_metrics, load_ids
 from oneclass.tasks.evaluate.tables import RankedList, compare_lists
 from oneclass.tasks.metric_registry import OwnMetric
 from oneclass.tasks.protocols import PROTOCOLS, find_validation_splits, list_splits
+from oneclass.tasks.split.features import Features
+from oneclass.tasks.split.settings import SplitSettings
+from oneclass.tasks.split.stage import SplitPlan, rewrite_splits
+from oneclass.tasks.stores import warehouse
 from oneclass.tasks.stores.home import Limits
 from oneclass.tasks.stores.matrices import SplitMatrices
+from oneclass.tasks.train import find_validation_users, is_model_error
 from oneclass.tasks.tuning.search import Search, describe_trials, find_best_trial, suggest_trial
 from oneclass.tasks.tuning.trial import fit_trial
 from oneclass.tasks.tuning.validation import select_validation
 
+SMALLEST_WEIGHT = 1e-9  # a pair with a smaller sum of weights is no like
 DEFAULT_PROTOCOL = "strong_generalization"
-LIST = {"model": pl.String, "score": pl.String, "metric": pl.String}
+logger = logging.getLogger(__name__)
+log_of_stages = logging.getLogger("oneclass")
+LIST = dict.fromkeys(["split", "model", "score", "metric"], pl.String)
 FIGURES = {"value": pl.Float64, "standard_error": pl.Float64, "users": pl.Int64}
-METRIC_SCHEMA = LIST | FIGURES
-STRATUM_SCHEMA = (
-    LIST | {"stratum": pl.String, "least": pl.Float64, "most": pl.Float64} | FIGURES | {"targets": pl.Int64}
-)
-PAIR_SCHEMA = {
-    **dict.fromkeys(["metric", "model", "score", "other_model", "other_score"], pl.String),
-    **dict.fromkeys(["difference", "standard_error", "p_value"], pl.Float64),
-    "users": pl.Int64,
-    "adjusted_p_value": pl.Float64,
+SCHEMAS = {
+    "metrics": LIST | FIGURES,
+    "comparisons": {
+        **dict.fromkeys(["split", "metric", "model", "score", "other_model", "other_score"], pl.String),
+        **dict.fromkeys(["difference", "standard_error", "p_value"], pl.Float64),
+        "users": pl.Int64,
+        "adjusted_p_value": pl.Float64,
+    },
+    "strata": LIST | {"stratum": pl.String, "least": pl.Float64, "most": pl.Float64} | FIGURES | {"targets": pl.Int64},
 }
 
 
@@ -112,24 +131,144 @@ def evaluate(
             split. By default 5 if fewer than 100 validation users have a like to be found, as in a run.
         seed: of the split, or several, each of which makes a split; each model draws by its own.
         threads: cores to use, all by default. The numbers do not depend on it.
-        progress: draw a bar of the fits, in a terminal or a notebook.
+        progress: draw a bar of each fit, in a terminal or a notebook.
 
     Raises:
         ValueError: a protocol, metric or setting is unknown, or the interactions are too few for the protocol.
         OneclassError: no model can be evaluated.
     """
-    named, repeated = _name_models(models), _list_draws(interactions, protocol, seed)
-    chosen, threads, evaluations = name_metrics(metrics or (), repeated[0].protocol), threads or Limits().threads, {}
-    for draw in repeated:
+    named, draws = _name_models(models), _list_draws(interactions, protocol, seed)
+    chosen, threads = name_metrics(metrics or (), draws[0].protocol), threads or Limits().threads
+    for draw in draws:
         check_metrics(chosen, strata, draw.tables[0].items)
-    for draw in repeated:
-        splits, ids = split_in_memory(draw.tables, named.values(), draw.protocol, draw.seed, folds, threads)
+    tables: dict[str, list[tuple[Any, ...]]] = {kind: [] for kind in SCHEMAS}
+    failed: dict[str, str] = {}
+    for draw in draws:
+        splits, ids = _split(draw.tables, named.values(), draw.protocol, draw.seed, folds, threads)
         names = [*list_splits(draw.protocol, splits), *find_validation_splits(draw.protocol, splits)]
-        judged, failed = [splits[name] for name in dict.fromkeys(names)], {}
-        fits = [fit_models(split, named, failed, threads, progress=progress) for split in judged]
-        ranked = _rank(judged, fits, ids, chosen, strata, draw.tables[0].items, failed)
-        evaluations[draw.name] = _make_tables(ranked, chosen, failed, has_strata=strata is not None)
-    return _join_evaluations(evaluations)
+        judged, errors = [splits[name] for name in dict.fromkeys(names)], dict[str, str]()
+        fits = [_fit(split, named, errors, threads, progress=progress) for split in judged]
+        ranked = _rank(judged, fits, ids, chosen, strata, draw.tables[0].items, errors)
+        for kind, rows in zip(SCHEMAS, _list_rows(ranked, chosen), strict=True):
+            tables[kind] += [(draw.name, *row) for row in rows]
+        failed |= {model if len(draws) == 1 else f"{model}, {draw.name}": error for model, error in errors.items()}
+    frames = {kind: pl.DataFrame(rows, SCHEMAS[kind], orient="row") for kind, rows in tables.items()}
+    if len(draws) == 1:
+        frames = {kind: frame.drop("split") for kind, frame in frames.items()}
+    return Evaluation(frames["metrics"], frames["comparisons"], failed, frames["strata"] if strata else None)
+
+
+def _split(
+    tables: Sequence[Interactions],
+    models: Iterable[Model],
+    protocol: str,
+    seed: int,
+    folds: int | None,
+    threads: int,
+) -> tuple[dict[str, SplitMatrices], IdsByIndex]:
+    """Split interactions as a run splits a log of the same events.
+
+    Args:
+        tables: the interactions; for the protocol `given`, those of its training and of its test part.
+        models: whose settings decide whether the order and times of events are kept.
+
+    Returns:
+        The splits by name, and the ids by index, texts or numbers as in the interactions.
+
+    Raises:
+        ValueError: the interactions are too few for the protocol, or lack what it needs.
+    """
+    kept: dict[str, SplitMatrices] = {}
+
+    def keep(split: SplitMatrices) -> Future[str]:
+        kept[split.protocol] = split
+        (done := Future()).set_result("")
+        return done
+
+    order, times = (any(getattr(model.settings, name) for model in models) for name in ("reads_order", "reads_times"))
+    of_folds = {} if folds is None else {"min_validation_users": 0 if folds == 1 else 1 << 40}
+    schema = tables[0].events.schema
+    sums = {"sum_values": True, "threshold": SMALLEST_WEIGHT} if "weight" in schema else {}
+    likes = BinarizeSettings.model_validate(sums)
+    plan = SplitPlan(
+        SplitSettings.model_validate({"order": order, **of_folds}),
+        [protocol],
+        seed,
+        LikeSelection(likes),
+        given_files=([1], [2]) if protocol == "given" else None,
+        times=times,
+        folds=max(2, folds or 5),
+    )
+    config: dict[str, Any] = {"threads": threads, "temp_directory": tempfile.gettempdir()}
+    with _quiet_stages(), duckdb.connect(config=config) as connection:
+        for statements in ("set TimeZone = 'UTC'", *sql.schema()):
+            connection.execute(statements)
+        for number, table in enumerate(tables, 1):
+            events = table.events.rename({"weight": "value", "time": "occurred_at"}, strict=False)
+            value = pl.col("value") if "value" in events.columns else pl.lit(1.0).alias("value")
+            texts = pl.col("user_id", "item_id").cast(pl.String)
+            events = events.with_columns(texts, value, file_id=number).with_row_index("line_number", 1)
+            warehouse.insert(connection, "raw.events", events)
+        rewrite_interactions(connection, likes, None, None)
+        ids = [
+            pl.Series(texts, dtype=pl.String).cast(schema[name])
+            for name, texts in zip(("user_id", "item_id"), load_ids(connection), strict=True)
+        ]
+        rewrite_splits(connection, plan, keep, Features(encode_attributes(tables[0].items, ids[1])))
+    if not list_splits(protocol, kept):
+        raise ValueError(f"{protocol}: no edge is left to train on; the interactions are too few for this protocol")
+    return kept, IdsByIndex(*(of_side.to_list() for of_side in ids))
+
+
+@contextmanager
+def _quiet_stages() -> Generator[None]:
+    """Leave out the log lines of stages, which Prefect prints, and raise `InputError` as that of wrong arguments.
+
+    Its advice is of settings of a run; one with a cause is that of a metric of one's own.
+    """
+    level = log_of_stages.level
+    log_of_stages.setLevel(max(level, logging.WARNING))
+    try:
+        yield
+    except InputError as error:
+        raise (error.__cause__ or ValueError(str(error))) from error
+    finally:
+        log_of_stages.setLevel(level)
+
+
+def _fit(
+    split: SplitMatrices, models: Mapping[str, Model], failed: dict[str, str], threads: int, *, progress: bool
+) -> dict[str, Model]:
+    """Fit copies of the models on a split; the errors of those that cannot be fitted go to `failed`.
+
+    Raises:
+        OneclassError: no model can be fitted.
+    """
+    fitted: dict[str, Model] = {}
+    cause: Exception | None = None
+    for name in [name for name in models if name not in failed]:
+        copy = type(models[name])(models[name].settings, seed=models[name].seed, threads=threads)
+
+        def find_component(of: str, settings: ModelSettings, seed: int = copy.seed) -> Model | None:
+            same = (one for one in fitted.values() if (one.name, one.settings, one.seed) == (of, settings, seed))
+            return next(same, None)
+
+        options = FitOptions(
+            validation=find_validation_users(split), item_features=split.item_features, load_component=find_component
+        )
+        try:
+            needed = copy.estimate_cost(copy.settings, LogSize.of(split.train)).bytes
+            with memory_errors.guard_model_memory(name, needed):
+                likes = split.histories if copy.settings.reads_times else split.train
+                fitted[name] = copy.fit(likes, options, progress=progress)
+        except Exception as error:
+            if not is_model_error(error):
+                raise
+            cause, failed[name] = error, f"{name} cannot be fitted: {error!r}"
+            logger.warning("%s; it is left out", failed[name])
+    if not fitted:
+        raise OneclassError(f"no model can be fitted: {'; '.join(failed.values())}") from cause
+    return fitted
 
 
 def _rank(
@@ -156,7 +295,7 @@ def _rank(
         pending = [evaluate_in_process(of[name], split, by_rank) for of, split in zip(fits, splits, strict=True)]
         return [of._replace(results=add_own_metrics(of, own, ids)) for of in pending] if own else pending
 
-    with quiet_stages():
+    with _quiet_stages():
         add_strata = partial(compute_strata, strata=strata, metrics=chosen, ids=ids)
         found = stage.evaluate_lists(splits, [name for name in fits[-1] if name not in failed], submit, add_strata)
     failed |= found.evaluated.failed
@@ -172,8 +311,8 @@ def _rank(
     return found.ranked
 
 
-def _make_tables(ranked: list[RankedList], chosen: Metrics, failed: dict[str, str], *, has_strata: bool) -> Evaluation:
-    """Make the tables of an evaluation, with the chosen metrics in their order, or all."""
+def _list_rows(ranked: list[RankedList], chosen: Metrics) -> Iterator[list[tuple[Any, ...]]]:
+    """Yield the rows of each of SCHEMAS without the split, with the chosen metrics in their order, or all."""
     rows, known = [], {name for one in ranked for name in one.means | one.beyond_accuracy}
     computed = {name for name, of in chosen.items() if callable(of) or find_metric(of) or find_list_metric(of)}
     if missing := chosen.keys() - known - computed:
@@ -182,28 +321,9 @@ def _make_tables(ranked: list[RankedList], chosen: Metrics, failed: dict[str, st
     for one in ranked:
         means = one.means | one.beyond_accuracy
         rows += [(one.model, one.score, name, *astuple(means[name])) for name in chosen or means if name in means]
-    pairs = [row for row in compare_lists(ranked) if not chosen or row[0] in chosen]
-    strata = [(one.model, one.score, row.metric, *row[2:]) for one in ranked for row in one.strata]
-    return Evaluation(
-        pl.DataFrame(rows, METRIC_SCHEMA, orient="row"),
-        pl.DataFrame(pairs, PAIR_SCHEMA, orient="row"),
-        failed,
-        pl.DataFrame(strata, STRATUM_SCHEMA, orient="row") if has_strata else None,
-    )
-
-
-def _join_evaluations(evaluations: Mapping[str, Evaluation]) -> Evaluation:
-    """Join the tables of several splits, with the name of the split in each row; that of one split stays as it is."""
-    if len(evaluations) == 1:
-        return next(iter(evaluations.values()))
-
-    def join(kind: str) -> Any:
-        tables = {name: table for name, one in evaluations.items() if (table := getattr(one, kind)) is not None}
-        named = [table.select(pl.lit(name).alias("split"), pl.all()) for name, table in tables.items()]
-        return pl.concat(named) if named else None
-
-    failed = {f"{model}, {name}": error for name, one in evaluations.items() for model, error in one.failed.items()}
-    return Evaluation(join("metrics"), join("comparisons"), failed, join("strata"))
+    yield rows
+    yield [row for row in compare_lists(ranked) if not chosen or row[0] in chosen]
+    yield [(one.model, one.score, row.metric, *row[2:]) for one in ranked for row in one.strata]
 
 
 @dataclass(frozen=True)
@@ -252,8 +372,8 @@ def tune(
     if others:
         raise ValueError(f"tune: {1 + len(others)} splits; give one, whose training pairs settings are searched on")
     threads, search = threads or Limits().threads, Search(name, draw.protocol, (), start.settings, chosen, start.seed)
-    splits, _ = split_in_memory(draw.tables, [start], draw.protocol, start.seed, folds, threads)
-    with quiet_stages():
+    splits, _ = _split(draw.tables, [start], draw.protocol, start.seed, folds, threads)
+    with _quiet_stages():
         validated = [splits[one] for one in find_validation_splits(draw.protocol, splits)]
         data = [select_validation(split, draw.protocol, start.seed, threads) for split in validated]
     ended = []
@@ -281,25 +401,20 @@ def _name_models(models: Any) -> dict[str, Model]:
     return named
 
 
-@dataclass(frozen=True)
-class _Draw:
-    """One split to evaluate: its name in the tables, and what is split how.
-
-    Attributes:
-        tables: the interactions, or those of the training and of the test part.
-    """
+class _Draw(NamedTuple):
+    """One split to evaluate: its name in the tables, the interactions, or those of both parts, and how to split."""
 
     name: str
     tables: Sequence[Interactions]
-    protocol: str = "given"
-    seed: int = 0
+    protocol: str
+    seed: int
 
 
 def _list_draws(interactions: Any, protocol: str | None, seed: int | Sequence[int] = 0) -> list[_Draw]:
     if splits := as_splits(interactions):
         if protocol is not None or seed != 0:
             raise ValueError("splits: their test pairs are given, so leave protocol and seed out")
-        return [_Draw(one.name, (one.train, one.test)) for one in splits]
+        return [_Draw(one.name, (one.train, one.test), "given", 0) for one in splits]
     protocol = protocol or DEFAULT_PROTOCOL
     if protocol not in (known := [name for name in PROTOCOLS if name != "given"]):
         raise ValueError(f"protocol {protocol!r}: take one of {', '.join(known)}")

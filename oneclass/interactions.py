@@ -1,7 +1,6 @@
 """Interactions: what users did with items by their ids, as the estimators and the evaluation take it."""
 
 import inspect
-import warnings
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from functools import cached_property
@@ -168,7 +167,7 @@ class Interactions:
             raise ValueError(f"histories: {_compare_types(events['item_id'], self.item_ids)}")
         known = _locate(events["item_id"], self.item_ids).is_not_null()
         if not known.all():
-            _warn_unknown(events["item_id"].filter(~known).unique(maintain_order=True))
+            _warn_unknown(events["item_id"].filter(~known).unique(maintain_order=True).to_list())
         return users, self._fold(events.filter(known), users)
 
     def save(self, folder: str | Path) -> None:
@@ -317,15 +316,13 @@ def _read_histories(data: Any) -> tuple[pl.Series, pl.DataFrame]:
     return users, pl.DataFrame({"user_id": of_event, "item_id": read_ids(list(chain(*lists)), "item")})
 
 
-def _warn_unknown(items: pl.Series) -> None:
+def _warn_unknown(items: list[Any]) -> None:
     """Warn as a published model does, at the line that called the library."""
-    from oneclass.tasks.recommend.vocabulary import UnknownItems
+    from oneclass.tasks.recommend.vocabulary import warn_unknown
 
     callers = (record.frame.f_globals.get("__name__", "") for record in inspect.stack(0))
     level = next((at for at, name in enumerate(callers, 1) if not name.startswith("oneclass.")), 1)
-    more = f" and {len(items) - SHOWN_IDS} more" if len(items) > SHOWN_IDS else ""
-    listed = ", ".join(map(repr, items.head(SHOWN_IDS)))
-    warnings.warn(f"histories: not known in the fit, left out: {listed}{more}", UnknownItems, stacklevel=level)
+    warn_unknown("histories", items, "the fit", level + 1)
 
 
 def _locate(ids: pl.Series, known: pl.Series) -> pl.Series:

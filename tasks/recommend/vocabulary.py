@@ -1,7 +1,7 @@
 """Map item ids to columns of the published fit, and histories of ids to its matrices."""
 
 import warnings
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
 import polars as pl
@@ -15,6 +15,13 @@ MAX_NAMED_ITEMS = 5  # unknown items in a warning
 
 class UnknownItems(UserWarning):
     """A history, or `within`, names items that the published model does not know; they are skipped."""
+
+
+def warn_unknown(name: str, items: Sequence[str | int], known_in: str, level: int) -> None:
+    """Warn that a history, or `within`, has unknown items; `level` counts the calls from here to the line to blame."""
+    more = f" and {len(items) - MAX_NAMED_ITEMS} more" if len(items) > MAX_NAMED_ITEMS else ""
+    listed = ", ".join(map(str, items[:MAX_NAMED_ITEMS])) + more
+    warnings.warn(f"{name}: not known in {known_in}, left out: {listed}", UnknownItems, stacklevel=level)
 
 
 class ItemVocabulary:
@@ -60,11 +67,7 @@ class ItemVocabulary:
     def warn_unknown(self, item_ids: Iterable[str], name: str, above: int = 1) -> None:
         """Warn of unknown items with `UnknownItems`, attributed to the line `above` calls above the caller."""
         if unknown := [item for item in item_ids if item not in self._columns]:
-            more = f" and {len(unknown) - MAX_NAMED_ITEMS} more" if len(unknown) > MAX_NAMED_ITEMS else ""
-            listed = ", ".join(unknown[:MAX_NAMED_ITEMS]) + more
-            warnings.warn(
-                f"{name}: not known in {self.dataset}, left out: {listed}", UnknownItems, stacklevel=2 + above
-            )
+            warn_unknown(name, unknown, self.dataset, 3 + above)
 
     def history(
         self, columns: np.ndarray, counts: np.ndarray | None = None, recency_ranks: np.ndarray | None = None

@@ -50,7 +50,7 @@ def test_no_file_is_written_and_a_bar_shows_the_fits(tmp_path, monkeypatch, caps
     options = {"protocol": "leave_one_out", "metrics": ["mrr"], "threads": 1}
     shown = evaluate({"weak": Popularity()}, LIKES, seed=[1, 2], progress=True, **options)
     said = capsys.readouterr()
-    assert "fit leave_one_out" in said.err and "100%" in said.err and not said.out
+    assert "popularity" in said.err and "100%" in said.err and not said.out
     silent = evaluate({"weak": Popularity()}, LIKES, seed=2, **options)
     assert not capsys.readouterr().err
     assert silent.metrics.equals(shown.metrics.filter(split="seed 2").drop("split"))

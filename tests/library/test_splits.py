@@ -148,15 +148,6 @@ def test_several_splits_have_a_row_each_and_a_mean():
     assert found.strata["split"].n_unique() == 2
 
 
-@pytest.mark.slow
-def test_several_seeds_are_several_splits():
-    found = evaluate(Popularity(), LOG, protocol="leave_one_out", seed=[5, 6], metrics=["mrr"], threads=1)
-    alone = evaluate(Popularity(), LOG, protocol="leave_one_out", seed=6, metrics=["mrr"], threads=1)
-    assert found.metrics["split"].to_list() == ["seed 5", "seed 6"]
-    assert found.metrics.filter(split="seed 6").drop("split").equals(alone.metrics)
-    assert found.metrics["value"].n_unique() == 2
-
-
 def test_settings_are_searched_on_the_training_pairs_of_a_split():
     found = tune_model(MRFDense(), split_last(LOG, 1), trials=2, threads=1)
     assert found.trials["value"].is_not_null().all() and len(found.trials) == 2
