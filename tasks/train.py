@@ -14,9 +14,8 @@ import polars as pl
 from scipy.sparse import csr_matrix
 
 from oneclass.models.base import Model
-from oneclass.models.distributed import partition_by_edges
-from oneclass.models.fit_options import BlockExecutor, Epoch, FitOptions, ValidationUsers
-from oneclass.models.memory_estimates import LogSize, estimate_block_bytes, estimate_coordinator_bytes
+from oneclass.models.fit_options import Epoch, FitOptions, ValidationUsers
+from oneclass.models.memory_estimates import LogSize, estimate_coordinator_bytes
 from oneclass.models.registry import MODELS
 from oneclass.models.settings import ModelSettings
 from oneclass.tasks import memory_errors
@@ -28,7 +27,6 @@ from oneclass.tasks.protocols import is_fold
 from oneclass.tasks.stores import checksums, fits, matrices, stages, warehouse, warm_start
 from oneclass.tasks.stores.fits import Fit
 from oneclass.tasks.stores.home import Home
-from oneclass.tasks.stores.resources import format_size
 
 logger = logging.getLogger(__name__)
 
@@ -107,7 +105,7 @@ def load_or_fit(
         workers: the executor of a fit by blocks.
 
     Raises:
-        OneclassError: the model cannot be fitted on this matrix, or no worker has the memory for a block.
+        OneclassError: the model cannot be fitted on this matrix.
     """
     key = fits.compute_fit_key(matrices_digest, model, settings, seed)
     digest = fits.warm_fit_digest(key, previous)
@@ -130,7 +128,7 @@ def load_or_fit(
             checkpoints=fits.checkpoint_folder(home, model, digest),
             on_epoch=_report_epochs(report),
             load_component=partial(_load_component, home, matrices_digest, seed),
-            workers=_with_block_memory(what, estimator, split.train, workers),
+            workers=workers,
             rows=partial(matrices.load_rows, home.absolute(), matrices_digest),
             scratch=home.absolute().spill,
         )
@@ -154,33 +152,6 @@ def _estimate_memory(estimator: Model, train: csr_matrix, workers: Executor) -> 
     if cost.sizes and workers is not LOCAL:
         return estimate_coordinator_bytes(cost.sizes, settings.blocks, train.shape)
     return cost.bytes
-
-
-def _with_block_memory(what: str, estimator: Model, train: csr_matrix, workers: Executor) -> BlockExecutor:
-    """Return the workers with the memory of a block declared for each call.
-
-    Raises:
-        OneclassError: no worker has enough memory.
-    """
-    settings = estimator.settings
-    sizes = estimator.estimate_cost(settings, LogSize.of(train)).sizes
-    if not sizes:
-        return workers
-    available = workers.worker_memory
-    needed = max(
-        estimate_block_bytes(sizes, end - first, int(train.indptr[end] - train.indptr[first]))
-        for first, end in partition_by_edges(train.indptr, settings.blocks)
-    )
-    if available is not None and needed > available:
-        shared = estimate_block_bytes(sizes, 0, 0)
-        remedy = f"take more blocks (--set {estimator.name}.blocks=N), or give a worker more memory"
-        if shared > available:
-            remedy = f"its items alone need {format_size(shared)} in each block: give a worker more memory"
-        raise OneclassError(
-            f"train: {what}: a block of users needs about {format_size(needed)}, and no worker has declared more than "
-            f"{format_size(available)}; {remedy}."
-        )
-    return workers.with_memory(needed)
 
 
 def is_model_error(error: BaseException) -> bool:

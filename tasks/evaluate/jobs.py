@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from cachetools.func import lru_cache
+
 from oneclass.models.base import Model
 from oneclass.models.evaluation.beyond_accuracy import Exposure, ExposureCounts
 from oneclass.models.generator.density_ratio import GroundTruth
@@ -15,7 +17,7 @@ from oneclass.models.memory_estimates import LogSize, is_serial, scoring_bytes
 from oneclass.models.negatives.distributions import NegativeDistribution
 from oneclass.models.registry import MODELS
 from oneclass.tasks import memory_errors
-from oneclass.tasks.cluster import Executor, imap, lru_cache_last
+from oneclass.tasks.cluster import Executor, imap
 from oneclass.tasks.evaluate import calibration, explicit_negatives
 from oneclass.tasks.evaluate.ranking import (
     RankedTargets,
@@ -202,13 +204,13 @@ def _name_items(ranks: TargetRankMetrics, split: SplitMatrices) -> TargetRankMet
     return ranks._replace(targets=targets._replace(items=split.items[targets.items], ranks=heads))
 
 
-@lru_cache_last
+@lru_cache(maxsize=1)
 def load_cached_split(home: Home, digest: str) -> SplitMatrices:
     """Load a split without the histories of its parts, cached between calls."""
     return matrices.load_split(home, digest, histories=False)
 
 
-@lru_cache_last
+@lru_cache(maxsize=1)
 def _load_model_and_distribution(home: Home, fitted: EvaluatedFit) -> tuple[Model, NegativeDistribution | None]:
     """Load a model and, on leave_one_out, the distribution of its negatives, cached between calls."""
     model, split = fits.load_fit(home, fitted.model, fitted.digest), load_cached_split(home, fitted.matrices)

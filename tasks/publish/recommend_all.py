@@ -6,6 +6,7 @@ from pathlib import Path
 import duckdb
 import numpy as np
 import polars as pl
+from cachetools.func import lru_cache
 from scipy.sparse import csr_matrix
 
 from oneclass import sql
@@ -14,7 +15,7 @@ from oneclass.models.memory_estimates import is_serial
 from oneclass.models.numerics.threads import kernel_threads
 from oneclass.models.reranking import project_items
 from oneclass.tasks import rules
-from oneclass.tasks.cluster import Executor, imap, lru_cache_last
+from oneclass.tasks.cluster import Executor, imap
 from oneclass.tasks.publish.plan import RecommendationSpec
 from oneclass.tasks.recommend import companion, exploration, like_calibration, new_items
 from oneclass.tasks.recommend.companion import Companion, describe_items
@@ -115,13 +116,13 @@ def _select_rows(selections: ListSelections, rows: slice) -> ListSelections:
     return {name: selection.for_rows(rows) for name, selection in selections.items()}
 
 
-@lru_cache_last
+@lru_cache(maxsize=1)
 def _load_vectors(home: Home, matrices_digest: str) -> np.ndarray:
     """Project the items for lists with variety, cached between batches."""
     return project_items(matrices.load_split(home, matrices_digest).train)
 
 
-@lru_cache_last
+@lru_cache(maxsize=1)
 def _load_models_and_split(
     home: Home, spec: RecommendationSpec
 ) -> tuple[Model, Companion | None, matrices.SplitMatrices]:

@@ -27,12 +27,6 @@ def slowly_in(home: Home, process: int, seconds: float) -> int:
     return os.getpid()
 
 
-def reads_the_home_after(home: Home, seconds: float) -> list[str]:
-    """What lies in the home."""
-    time.sleep(seconds)
-    return os.listdir(home.folder)
-
-
 def ends_its_process(home: Home) -> None:
     """As a kernel does that has no memory left."""
     os._exit(9)
@@ -46,8 +40,3 @@ def lose_the_scheduler(home: Home) -> None:
 def double_number(number: int) -> int:
     """A call of a fit's block."""
     return 2 * number
-
-
-def find_process(number: int) -> int:
-    """A call of a fit's block that says where it was made."""
-    return os.getpid()

@@ -18,12 +18,12 @@ from oneclass.models.numerics.threads import kernel_threads
 from oneclass.models.registry import MODELS
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
-from oneclass.tasks.cluster import LOCAL, imap, lru_cache_last, open_executor
+from oneclass.tasks.cluster import LOCAL, imap, open_executor
 from oneclass.tasks.errors import OneclassError
 from oneclass.tasks.memory_errors import KERNEL_BYTES
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import SplitPlan, split
-from oneclass.tasks.stores import fits, matrices
+from oneclass.tasks.stores import matrices
 from oneclass.tasks.stores.home import Home, Limits
 from oneclass.tasks.train import load_or_fit
 from tests.conftest import two_tastes
@@ -79,21 +79,6 @@ def test_where_one_parallel_kernel_runs_at_a_time_so_does_one_call(home, monkeyp
     monkeypatch.setattr(threads.numba.config, "THREADING_LAYER", "workqueue")
     names = list(imap(LOCAL, lambda home: threading.current_thread().name, home, [()] * 4, label="call"))
     assert names == [threading.current_thread().name] * 4
-
-
-def test_calls_side_by_side_make_what_they_share_once(home):
-    made = []
-
-    @lru_cache_last
-    def shared(number):
-        made.append(number)
-        time.sleep(0.02)
-        return number
-
-    assert list(imap(LOCAL, lambda home: shared(1), home, [()] * 6, label="call")) == [1] * 6 and made == [1]
-    assert (shared(2), shared(2), shared(1)) == (2, 2, 1) and made == [1, 2, 1]
-    shared.cache_clear()
-    assert shared(1) == 1 and made == [1, 2, 1, 1]
 
 
 def test_after_a_call_that_fails_those_that_wait_are_not_made(home):
@@ -197,19 +182,3 @@ def test_a_coordinator_that_has_no_room_says_so_before_it_begins(little, home, d
         assert load_or_fit(home, digest, "random_graph", settings, 1, workers=executor)
         with pytest.raises(OneclassError, match=r"needs about \d+ MB of memory"):
             load_or_fit(home, digest, "random_graph", settings, 2)  # here the blocks are in this process, too
-
-
-@pytest.mark.slow
-def test_a_block_that_no_worker_has_room_for_is_refused_and_smaller_ones_are_fitted(little, home, digest):
-    with open_executor(little.address, home) as executor:
-        with pytest.raises(
-            OneclassError,
-            match=r"random_graph \(leave_one_out\): a block of users needs about .* take more blocks \(--set "
-            r"random_graph\.bl",
-        ):
-            load_or_fit(home, digest, "random_graph", random_graph(blocks=2), 1, workers=executor)
-        with pytest.raises(OneclassError, match="its items alone need .* in each block: give a worker more memory"):
-            load_or_fit(home, digest, "random_graph", random_graph(blocks=2, factors=512), 1, workers=executor)
-        assert not list(home.models.rglob("*.npy")) and not list(home.spill.glob("random_graph-*"))
-        fit = load_or_fit(home, digest, "random_graph", random_graph(blocks=30), 1, workers=executor)
-        assert fits.find_fit(home, "random_graph", fit.digest) == fit

@@ -12,7 +12,7 @@ from oneclass.models.memory_estimates import LogSize
 from oneclass.models.popularity import Popularity
 from oneclass.models.registry import MODELS
 from oneclass.models.settings import ModelSettings, NumericRange
-from oneclass.tasks.cluster.executor import LocalCall
+from oneclass.tasks.cluster import PendingCall
 from oneclass.tasks.evaluate.ranking import rank_part_targets
 from oneclass.tasks.stores import matrices
 from oneclass.tasks.tuning.halving import MIN_BUDGET_SECONDS, ROUNDS, run_searches, run_trials
@@ -70,7 +70,7 @@ class Clock:
     def submit(self, function, home, search, earlier, trials, limit, label=""):
         each = self.seconds[search.model]
         new = min(trials - len(earlier), math.ceil(max(limit, 0) / each) if limit < math.inf else trials)
-        return LocalCall(lambda: (function(home, search, earlier, len(earlier) + new, math.inf)[0], new * each), ())
+        return PendingCall(lambda: (function(home, search, earlier, len(earlier) + new, math.inf)[0], new * each))
 
 
 def search_models(split_log, seconds=1.0, share=1.0, names=tuple(NOISE), most=math.inf, edges=None, items=None):
