@@ -20,7 +20,7 @@ from oneclass.tasks.demo.story import DemoSettings, make_demo
 from oneclass.tasks.stores.home import Home
 
 USERS_PER_ITEM, LIKES_PER_ITEM, SEED = 166_666 / 195_795, 1_850_000 / 195_795, 7
-DATASET = 'files = ["*.txt"]\nvalue_min = 1\nvalue_max = 5\nid_order = "number"\n[binarize]\nthreshold = 4\n'
+DATASET = 'files = ["*.txt"]\nvalue_min = 1\nvalue_max = 5\n[binarize]\nthreshold = 4\n'
 QUALITY = """
 with quality as (
     select model, max(value) as ndcg from evaluation.metrics

@@ -254,7 +254,6 @@ def build_splits(run: RunSettings, run_id: str) -> Splits:
         LikeSelection(run.binarize, run.since, run.until),
         optional=run.optional_protocols,
         seen=run.publish.seen,
-        ids_are_numbers=run.dataset.id_order == "number",
         given_files=(file_ids[:1], file_ids[1:]) if run.split_files else None,
         times=run.times,
     )

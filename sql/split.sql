@@ -106,7 +106,7 @@ with users as (
     select
         user_index,
         part = 'validation' as in_validation,
-        (row_number() over (order by part, {id_order}))::integer as place
+        (row_number() over (order by part, try_cast(user_id as bigint), user_id))::integer as place
     from user_parts
     join indexed.users using (user_index)
     where part <> 'train'

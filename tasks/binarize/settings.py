@@ -32,8 +32,8 @@ class BinarizeSettings(Settings):
         None,
         gt=0,
         allow_inf_nan=False,
-        description="Days after which an event adds half as much, counted back from the last event of the period. From "
-        "`half_life_days` of the data set's file; values then add up.",
+        description="Days after which an event adds half as much, counted back from the last event of the period; "
+        "values then add up.",
     )
     explicit_negatives: bool = Field(
         False,

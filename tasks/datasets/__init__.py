@@ -80,8 +80,6 @@ class Dataset(BaseModel):
     events: dict[str, float] = {}
     """What an event of each kind adds to its pair of a user and an item, times its value; 0 leaves the kind out. Lines
     of other kinds are rejected."""
-    half_life_days: float | None = None
-    """Days after which an event adds half as much, counted back from the last event of the period."""
     value_min: float | None = None
     value_max: float | None = None
     """Lines with values outside these bounds are rejected."""
@@ -90,8 +88,6 @@ class Dataset(BaseModel):
     max_reject_share: float = Field(default=0.01, ge=0, le=1)
     """More rejects than this share of the lines of a run's new files break the contract of `raw.rejects`; a file of the
     landing folder with more is set aside."""
-    id_order: Literal["number", "text"] = "text"
-    """How `split.scheme = liang2018` sorts users."""
     default_models: tuple[str, ...] = (
         "popularity",
         "bpr_uniform",
@@ -125,22 +121,14 @@ class Dataset(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _complete(cls, given: Any) -> Any:
-        given = {"title": given.get("name"), **given}
-        # In TOML a key below [events] belongs to that table.
-        if isinstance(events := given.get("events"), dict) and "half_life_days" in events:
-            given["events"] = dict(events)
-            given["half_life_days"] = given["events"].pop("half_life_days")
-        return given
+        return {"title": given.get("name"), **given}
 
     @model_validator(mode="after")
     def _check_sections(self) -> Self:
-        if self.items and self.items.title:
-            titles = Titles(file=self.items.file, item=self.items.id, title=self.items.title)
-            if self.titles not in (Titles(), titles):
-                raise ValueError("titles: [items] names the column of titles; leave out [titles], or that title")
-            object.__setattr__(self, "titles", titles)
         if self.source and not {*LANDED_FILES} <= {*self.files}:
             object.__setattr__(self, "files", (*self.files, *LANDED_FILES))
+        if "half_life_days" in self.events:
+            raise ValueError("events.half_life_days: is no kind of event; it belongs under [binarize]")
         if self.columns.event and not self.events:
             raise ValueError("columns.event names the kind of event: state what each kind adds under [events]")
         if self.events and (self.layout != "recognised" or self.columns.event == ()):
@@ -181,11 +169,8 @@ class Dataset(BaseModel):
 
     @property
     def binarize_settings(self) -> dict[str, Any]:
-        """The settings of `[binarize]`, with those of `[events]` and `half_life_days` among them."""
-        declared: dict[str, Any] = {"event_weights": self.events} if self.events else {}
-        if self.half_life_days is not None:
-            declared["half_life_days"] = self.half_life_days
-        return {**self.binarize, **declared}
+        """The settings of `[binarize]`, with those of `[events]`."""
+        return self.binarize | ({"event_weights": self.events} if self.events else {})
 
 
 def list_datasets(root: Path) -> list[str]:

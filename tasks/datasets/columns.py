@@ -66,8 +66,6 @@ class AttributeTable(BaseModel):
     """In the folder of the data set's file unless the path is absolute."""
     id: str = ""
     """The column of ids; by default one of the usual names."""
-    title: str = ""
-    """The column of titles, of items; instead of `[titles]`."""
     category: tuple[str, ...] = ()
     """Columns with one name in a cell, such as a department."""
     categories: tuple[str, ...] = ()

@@ -31,8 +31,8 @@ def read_titles(path: Path, dataset: Dataset) -> dict[str, str]:
     Raises:
         InputError: the file is unreadable, or lacks a column of ids or titles.
     """
-    section, key = ("items", "id") if dataset.items and dataset.items.title else ("titles", "item")
-    _, cells, found = _read_table(path, dataset, section, [(key, dataset.titles.item), ("title", dataset.titles.title)])
+    wanted = [("item", dataset.titles.item), ("title", dataset.titles.title)]
+    _, cells, found = _read_table(path, dataset, "titles", wanted)
     return dict(cells.select(id=found[0], title=found[1]).drop_nulls().iter_rows())
 
 

@@ -117,7 +117,7 @@ def limit_share(connection: duckdb.DuckDBPyConnection, settings: SplitSettings) 
     return share
 
 
-def draw_users(connection: duckdb.DuckDBPyConnection, settings: SplitSettings, ids_are_numbers: bool) -> None:
+def draw_users(connection: duckdb.DuckDBPyConnection, settings: SplitSettings) -> None:
     """Create `user_parts`: the part of each active user, drawn by numpy's legacy generator.
 
     Raises:
@@ -125,7 +125,7 @@ def draw_users(connection: duckdb.DuckDBPyConnection, settings: SplitSettings, i
     """
     # one row per user that strong_generalization keeps, in the order of their ids
     active = "select user_index from indexed.users semi join active_users using (user_index)"
-    users = query(connection, f"{active} order by {_order_clause(ids_are_numbers)}")["user_index"].to_numpy()
+    users = query(connection, f"{active} order by try_cast(user_id as bigint), user_id")["user_index"].to_numpy()
     held_out = settings.held_out_users
     if held_out is None:
         raise InputError(
@@ -142,9 +142,9 @@ def draw_users(connection: duckdb.DuckDBPyConnection, settings: SplitSettings, i
     connection.execute(sql.statement("split/drawn_users"))
 
 
-def draw_targets(connection: duckdb.DuckDBPyConnection, ids_are_numbers: bool) -> None:
+def draw_targets(connection: duckdb.DuckDBPyConnection) -> None:
     """Create `targets`: a fifth of the candidate edges of each user, by the generator, seeded again for each part."""
-    rows = select(connection, "split/candidates", {"id_order": _order_clause(ids_are_numbers)})
+    rows = select(connection, "split/candidates")
     user_index, in_validation_part = rows["user_index"].to_numpy(), rows["in_validation"].to_numpy()
     is_target = np.zeros(len(rows), dtype=bool)
     for in_validation in (True, False):
@@ -155,10 +155,6 @@ def draw_targets(connection: duckdb.DuckDBPyConnection, ids_are_numbers: bool) -
             if count >= 5:  # of which the published code takes `choice(count, size, replace=False)`: the head of this
                 is_target[of_part[first + generator.permutation(count)[: int(0.2 * count)]]] = True
     insert_table(connection, "targets", rows.filter(is_target).select("user_index", "item_index"))
-
-
-def _order_clause(ids_are_numbers: bool) -> str:
-    return "try_cast(user_id as bigint), user_id" if ids_are_numbers else "user_id"
 
 
 def make_leave_one_out(

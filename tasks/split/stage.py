@@ -61,7 +61,6 @@ class SplitPlan:
         optional: those of `protocols` that are left out where the log does not allow them: `next_events`, unless
             MIN_USERS users return by its validation edges.
         seen: `publish.seen`; the choice is recorded with the run's settings.
-        ids_are_numbers: whether liang2018 sorts users numerically or as text.
         given_files: `file_id`s of the train and of the test files, for `given`.
         times: whether the matrices have how many days before the end of training each event of an edge was, for a
             model that reads times; `auto`: where lists include seen items.
@@ -74,7 +73,6 @@ class SplitPlan:
     likes: LikeSelection = field(default_factory=LikeSelection)
     optional: Sequence[str] = ()
     seen: SeenSetting = "auto"
-    ids_are_numbers: bool = True
     given_files: tuple[Sequence[int], Sequence[int]] | None = None
     times: KeepTimes = False
     folds: int = 5
@@ -141,7 +139,7 @@ def _open_cache(connection: duckdb.DuckDBPyConnection, plan: SplitPlan, paramete
         "split",
         [Path(__file__).parent],
         reads="; ".join(table_digest(connection, table) for table in tables),
-        parameters={**parameters, "ids_are_numbers": plan.ids_are_numbers, **like_values},
+        parameters={**parameters, **like_values},
         tables=[*(f"indexed.{protocol}" for protocol in PROTOCOLS), "indexed.new_items", "diagnostics.leakage"],
     )
 
@@ -176,7 +174,7 @@ def rewrite_splits(
     if "strong_generalization" in plan.protocols:
         drawn |= {"fold_count": 0, "held_out_share": protocols.limit_share(connection, settings)}
         limited = settings.model_copy(update={"held_out_share": drawn["held_out_share"]})
-        splits = strong_generalization.make_splits(connection, limited, seed, plan.ids_are_numbers, plan.folds)
+        splits = strong_generalization.make_splits(connection, limited, seed, plan.folds)
         for split_matrices in splits:
             matrix_writer.store(explicit_negatives.add_explicit_negatives(connection, split_matrices, seed))
             drawn["fold_count"] += 1

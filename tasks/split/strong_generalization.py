@@ -23,7 +23,7 @@ PROTOCOL = "strong_generalization"
 
 
 def make_splits(
-    connection: duckdb.DuckDBPyConnection, settings: SplitSettings, seed: int, ids_are_numbers: bool, folds: int
+    connection: duckdb.DuckDBPyConnection, settings: SplitSettings, seed: int, folds: int
 ) -> Iterator[SplitMatrices]:
     """Fill `indexed.strong_generalization` and yield its matrices, or those of one fold after another.
 
@@ -38,8 +38,8 @@ def make_splits(
     min_edges = {"min_user_edges": str(settings.min_user_edges), "min_item_edges": str(settings.min_item_edges)}
     connection.execute(sql.statement("split/active", **min_edges))
     if settings.scheme == "liang2018":
-        protocols.draw_users(connection, settings, ids_are_numbers)
-        split = _make_split(connection, PROTOCOL, seed=None, ids_are_numbers=ids_are_numbers)
+        protocols.draw_users(connection, settings)
+        split = _make_split(connection, PROTOCOL, seed=None)
     else:
         _draw_parts(connection, seed, 0.0, settings.held_out_share, 2 * settings.held_out_share)
         split = _make_split(connection, PROTOCOL, seed)
@@ -76,9 +76,7 @@ def _draw_parts(
     connection.execute(sql.statement("split/hashed_users"), {"seed": str(seed), **bounds})
 
 
-def _make_split(
-    connection: duckdb.DuckDBPyConnection, name: str, seed: int | None, ids_are_numbers: bool = True
-) -> SplitMatrices:
+def _make_split(connection: duckdb.DuckDBPyConnection, name: str, seed: int | None) -> SplitMatrices:
     """Create `roles` from `user_parts`, and return the matrices.
 
     Args:
@@ -87,7 +85,7 @@ def _make_split(
     for statement in ("split/active_edges", "split/train_items", "split/held_out_edges"):
         connection.execute(sql.statement(statement))
     if seed is None:
-        protocols.draw_targets(connection, ids_are_numbers)
+        protocols.draw_targets(connection)
     else:
         connection.execute(sql.statement("split/hashed_targets"), {"seed": str(seed)})
     connection.execute(sql.statement("split/held_out_roles"))

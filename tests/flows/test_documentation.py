@@ -59,7 +59,7 @@ def test_the_version_has_an_entry_in_the_changelog():
 
 DECLARED = {
     "datasets": ("title = ", lambda dataset: dataset.columns.item == ("sku",)),
-    "datasets, kinds": ("half_life_days", lambda dataset: dataset.events["return"] == -5),
+    "datasets, kinds": ("[columns]", lambda dataset: dataset.events["return"] == -5),
     "lists": ("[placements", lambda dataset: dataset.declared_rules.placements["home"].diversity == 0.3),
 }
 

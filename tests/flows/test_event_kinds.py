@@ -9,7 +9,6 @@ import pytest
 from oneclass.flows import commands
 
 TOML = """
-half_life_days = 60
 [columns]
 event = ["what"]
 [events]
@@ -19,6 +18,7 @@ view = 0.25
 return = -4
 [binarize]
 threshold = 1
+half_life_days = 60
 """
 
 

@@ -29,7 +29,7 @@ def prepare_demo(home):
     logs = make_demo(home, DemoSettings(users=300, items=200, likes=9_000), 3)
     ingest(home, load_dataset("demo", home.root), logs, "run")
     binarize(home, BinarizeSettings(threshold=4, explicit_negatives=True), "run")
-    digests = split(home, "run", SplitPlan(SplitSettings(), PROTOCOLS, seed=0, ids_are_numbers=True)).digests
+    digests = split(home, "run", SplitPlan(SplitSettings(), PROTOCOLS, seed=0)).digests
     return {
         protocol: (
             digests[protocol],

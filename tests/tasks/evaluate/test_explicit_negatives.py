@@ -132,7 +132,7 @@ def prepare_split(home, threshold):
     dataset = load_dataset("demo", home.root)
     ingest(home, dataset, logs, "run")
     binarize(home, BinarizeSettings(threshold=threshold), "run")
-    made = split_stage(home, "run", SplitPlan(SplitSettings(), ["leave_one_out"], seed=0, ids_are_numbers=True))
+    made = split_stage(home, "run", SplitPlan(SplitSettings(), ["leave_one_out"], seed=0))
     return matrices.load_split(home, made.digests["leave_one_out"])
 
 

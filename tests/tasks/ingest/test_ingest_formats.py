@@ -119,9 +119,11 @@ def test_replace_reads_unchanged_logs_again_by_other_kinds_and_bounds(home, tmp_
         assert query_rows(home, "select value from raw.events order by line_number") == [(value,) for value in kept]
 
 
-def test_kinds_of_events_are_declared_with_weights_and_maybe_a_half_life():
-    dataset = Dataset.model_validate({"name": "own", "events": {"view": 1, "half_life_days": 30}})
+def test_kinds_of_events_are_declared_with_weights():
+    dataset = Dataset(name="own", events={"view": 1}, binarize={"half_life_days": 30})
     assert dataset.binarize_settings == {"event_weights": {"view": 1.0}, "half_life_days": 30}
+    with pytest.raises(ValueError, match=r"it belongs under \[binarize\]"):
+        Dataset(name="own", events={"view": 1, "half_life_days": 30})
     with pytest.raises(ValueError, match="state what each kind adds under"):
         Dataset(name="own", columns={"event": "what"})
     with pytest.raises(ValueError, match="needs a column with the kind"):

@@ -29,7 +29,7 @@ def demo_fits(tmp_path_factory):
     ingest(home, load_dataset("demo", home.root), logs, "run")
     binarize(home, BinarizeSettings(threshold=4, explicit_negatives=True), "run")
     protocol = "strong_generalization"
-    digest = split(home, "run", SplitPlan(SplitSettings(), [protocol], seed=0, ids_are_numbers=True)).digests[protocol]
+    digest = split(home, "run", SplitPlan(SplitSettings(), [protocol], seed=0)).digests[protocol]
     digests = {
         name: load_or_fit(home, digest, name, MODELS[name].Settings(**given), 0).digest
         for name, given in FITTED.items()
