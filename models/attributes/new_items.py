@@ -1,4 +1,12 @@
-"""Scores of items without a training edge, by their attributes."""
+"""Scores of items without a training edge, by ridge regression of the scores of other items on their attributes.
+
+The kernel of two items is cos + SHARE exp(SHARPNESS (cos - 1)), by the cosine of their features: the first part adds up
+effects of single attributes, the second knows which occur together. The Nystroem method (Williams and Seeger 2001)
+gives each item FACTORS coordinates by the leading eigenvectors of the kernel of the LANDMARKS items of the most users:
+phi(x) = L^-1/2 V' k(landmarks, x). A user's scores of trained items are regressed on phi with an intercept and the
+penalty RIDGE; an item of d users has the weight d / (d + DOUBT). The fitted values are linear in the scores, so that
+one map serves all users and models.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -6,44 +14,96 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_matrix, diags
 
-from oneclass.models.numerics.random_numbers import normals, purpose
+from oneclass.models.numerics.matmul import dense_times
+from oneclass.models.numerics.threads import single_threaded_blas
 
-NEAREST = 50
-MAX_NEAREST = 1000  # with the items that are tied
-PAIRS_PER_BLOCK = 1 << 23
+# Chosen by nDCG@100 of new items on two generated logs and MovieLens' genres (benchmarks.cold_items).
+LANDMARKS, FACTORS = 1000, 128
+SHARE, SHARPNESS = 0.3, 6.0
+RIDGE, DOUBT = 1.0, 10.0
+ITEMS_PER_BLOCK = 4096
+MIN_EIGENVALUE = 1e-9  # relative to the largest
 
 
-def find_nearest(features: csr_matrix, trained_features: csr_matrix, is_trained: np.ndarray) -> csr_matrix:
-    """Find the nearest trained items of each new item by the cosine of their features, and their weights.
+@dataclass(frozen=True, eq=False)
+class AttributeMap:
+    """The regression of scores on attributes.
 
-    These are the NEAREST items of positive similarity and those tied with the last of them. Of more than MAX_NEAREST, a
-    fixed random choice of the tied is left. Without such an item, all trained items are tied: the new item is then like
-    the average item.
-
-    Args:
-        features: (new, F), of the new items.
-        trained_features: (items, F).
-        is_trained: bool (items,), the items that may be near.
-
-    Returns:
-        float32 (new, items) CSR: similarities, divided by their sum; rows sum to one.
+    Attributes:
+        landmarks: float32 (F, landmarks), their features, each column of norm 1.
+        projection: (landmarks, factors), L^-1/2 V'.
+        center: (factors,), the weighted mean of the coordinates of the trained items.
+        trained: int (trained,), columns of the items with an edge.
+        weights: float32 (trained, 1 + factors), by which scores become an intercept and coefficients.
     """
-    draws = normals(0, purpose("attributes: tied items"), len(is_trained), 1)[:, 0]
-    order = np.argsort(np.where(is_trained, draws, np.inf), kind="stable")[: np.count_nonzero(is_trained)]
-    table = csr_matrix(_normalize_rows(trained_features)[order].T)
-    rows, columns, weights = [np.empty(0, np.int64)], [np.empty(0, np.int64)], [np.empty(0)]
-    block = max(1, PAIRS_PER_BLOCK // max(1, len(order)))
-    for first in range(0, features.shape[0], block):
-        similarities = (_normalize_rows(features[first : first + block]) @ table).toarray()
-        for row, of_row in enumerate(similarities, first):
-            near, similar = _select_nearest(of_row)
-            rows.append(np.full(len(near), row))
-            columns.append(order[near])
-            weights.append(similar / similar.sum())
-    parts = np.concatenate(weights).astype(np.float32), (np.concatenate(rows), np.concatenate(columns))
-    nearest = csr_matrix(parts, shape=(features.shape[0], len(is_trained)))
-    nearest.sort_indices()
-    return nearest
+
+    landmarks: np.ndarray
+    projection: np.ndarray
+    center: np.ndarray
+    trained: np.ndarray
+    weights: np.ndarray
+
+    @classmethod
+    def fit(cls, features: csr_matrix, degrees: np.ndarray) -> "AttributeMap":
+        """Fit the regression.
+
+        Args:
+            features: (items, F) CSR.
+            degrees: int (items,), the number of training edges of each item.
+        """
+        trained = np.flatnonzero(degrees)
+        chosen = np.sort(trained[np.argsort(-degrees[trained], kind="stable")[:LANDMARKS]])
+        landmarks = np.ascontiguousarray(_normalize_rows(features[chosen]).toarray().T, dtype=np.float32)
+        with single_threaded_blas():
+            values, vectors = np.linalg.eigh(_compute_kernel(features[chosen], landmarks))
+            kept = np.flatnonzero(values > MIN_EIGENVALUE * values[-1])[-FACTORS:]
+            projection = vectors[:, kept] / np.sqrt(values[kept])
+            weights = degrees[trained] / (degrees[trained] + DOUBT)
+            coordinates = _find_coordinates(features[trained], landmarks, projection)
+            center = weights @ coordinates / weights.sum()
+            coordinates -= center
+            weighted = coordinates * weights[:, None]
+            slopes = np.linalg.solve(coordinates.T @ weighted + RIDGE * np.eye(len(kept)), weighted.T)
+        of_scores = np.vstack([weights / weights.sum(), slopes]).T
+        return cls(landmarks, projection, center, trained, np.ascontiguousarray(of_scores, dtype=np.float32))
+
+    def represent(self, features: csr_matrix) -> "NewItems":
+        """Represent items by their (new, F) features."""
+        with single_threaded_blas():
+            coordinates = _find_coordinates(features, self.landmarks, self.projection) - self.center
+        return NewItems(self, np.vstack([np.ones(len(coordinates)), coordinates.T]).astype(np.float32))
+
+
+@dataclass(frozen=True, eq=False)
+class NewItems:
+    """Items that were not in training, as a fitted model represents them by their attributes.
+
+    Attributes:
+        regression: the map of the model's items.
+        coordinates: float32 (1 + factors, new); the first row is 1, for the intercept.
+    """
+
+    regression: AttributeMap
+    coordinates: np.ndarray
+
+    def predict(self, scores: np.ndarray) -> np.ndarray:
+        """Return the new items' scores, float32 (..., new), by those of all columns, (..., items)."""
+        of_trained = scores[..., self.regression.trained].reshape(-1, len(self.regression.trained))
+        coefficients = dense_times(of_trained, self.regression.weights)
+        return dense_times(coefficients, self.coordinates).reshape(*scores.shape[:-1], -1)
+
+
+def _find_coordinates(features: csr_matrix, landmarks: np.ndarray, projection: np.ndarray) -> np.ndarray:
+    """Return phi, (items, factors)."""
+    blocks = range(0, features.shape[0], ITEMS_PER_BLOCK)
+    kernels = (_compute_kernel(features[first : first + ITEMS_PER_BLOCK], landmarks) for first in blocks)
+    return np.vstack([np.empty((0, projection.shape[1])), *(kernel @ projection for kernel in kernels)])
+
+
+def _compute_kernel(features: csr_matrix, landmarks: np.ndarray) -> np.ndarray:
+    """Return the kernel of items and landmarks, (items, landmarks)."""
+    cosines = (_normalize_rows(features) @ landmarks).astype(np.float64)
+    return cosines + SHARE * np.exp(SHARPNESS * (cosines - 1))
 
 
 def find_nearest_likes(
@@ -76,34 +136,6 @@ def _normalize_rows(features: csr_matrix) -> csr_matrix:
     return csr_matrix(diags(1 / np.sqrt(np.where(squares > 0, squares, 1))) @ features)
 
 
-def _select_nearest(similarities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the positions of the nearest of one item, and their similarities; the tied in the order of positions."""
-    rounded = np.round(similarities, 6)  # equal features are tied in spite of rounding errors
-    if not (rounded > 0).any():
-        near = np.arange(min(MAX_NEAREST, len(rounded)))
-        return near, np.ones(len(near))
-    last = np.partition(rounded, -NEAREST)[-NEAREST] if len(rounded) > NEAREST else 0.0
-    above = np.flatnonzero(rounded > max(last, 0.0))
-    tied = np.flatnonzero(rounded == last) if last > 0 else above[:0]
-    near = np.concatenate([above, tied[: MAX_NEAREST - len(above)]])
-    return near, rounded[near]
-
-
-@dataclass(frozen=True, eq=False)
-class NewItems:
-    """Items that were not in training, as a fitted model represents them by their attributes.
-
-    Attributes:
-        nearest: float32 (new, items) CSR, the trained items most similar by attributes; a row's weights sum to one.
-    """
-
-    nearest: csr_matrix
-
-    def average(self, values: np.ndarray) -> np.ndarray:
-        """Return the weighted mean over the nearest items of their values, (..., items), float32 (..., new)."""
-        return np.ascontiguousarray((self.nearest @ values.T).T, dtype=np.float32)
-
-
 def fold_in_items(model: Any, features: csr_matrix) -> NewItems:
     """Represent items that were not in training by their attributes.
 
@@ -123,7 +155,7 @@ def fold_in_items(model: Any, features: csr_matrix) -> NewItems:
             f"the new items have {features.shape[1]} features and those of the fit {model.item_features.shape[1]}; "
             "encode both with one encoder"
         )
-    return NewItems(find_nearest(features, model.item_features, model.item_degrees > 0))
+    return _fit_map(model).represent(features)
 
 
 def score_new_items(
@@ -136,8 +168,7 @@ def score_new_items(
 ) -> np.ndarray:
     """Score new items on the scale of `Model.scores`, so that both can be merged into one ranking.
 
-    Their scores are the mean of the scores of the nearest trained items (`find_nearest`), weighted by their similarity,
-    unless the model has a method `scores_of_new_items`.
+    They are regressed on attributes (`AttributeMap`), unless the model has a method `scores_of_new_items`.
 
     Args:
         histories, users, score: as in `Model.scores`.
@@ -151,21 +182,21 @@ def score_new_items(
     """
     if hasattr(type(model), "scores_of_new_items"):
         return model.scores_of_new_items(histories, new_items, users)
-    return new_items.average(model.scores(histories, users=users, score=score))
+    return new_items.predict(model.scores(histories, users=users, score=score))
 
 
 def fill_cold_columns(model: Any, scores: np.ndarray) -> np.ndarray:
-    """Set the scores of the columns without a training edge, in place, to the means of their nearest columns."""
+    """Set the scores of the columns without a training edge, in place, by their attributes."""
     if model.item_degrees.all():
         return scores
-    columns, nearest = model.compute_once("cold columns", lambda: _find_cold_columns(model))
-    scores[..., columns] = NewItems(nearest).average(scores)
+    columns = np.flatnonzero(model.item_degrees == 0)
+    cold = model.compute_once("cold columns", lambda: fold_in_items(model, model.item_features[columns]))
+    scores[..., columns] = cold.predict(scores)
     return scores
 
 
-def _find_cold_columns(model: Any) -> tuple[np.ndarray, csr_matrix]:
-    columns = np.flatnonzero(model.item_degrees == 0)
-    return columns, find_nearest(model.item_features[columns], model.item_features, model.item_degrees > 0)
+def _fit_map(model: Any) -> AttributeMap:
+    return model.compute_once("attributes", lambda: AttributeMap.fit(model.item_features, model.item_degrees))
 
 
 def store_features(features: csr_matrix) -> dict[str, np.ndarray]:

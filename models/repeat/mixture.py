@@ -190,7 +190,7 @@ class RepeatMixture(Model[RepeatMixtureSettings]):
         """Give a new item the probability of the rank that the component's score has in the list of other items."""
         histories = self.check_histories(histories, users)
         known = self.new.scores(histories, users=users)
-        scores = new_items.average(known)
+        scores = new_items.predict(known)
         probabilities = rank_probabilities(self.curve, np.arange(histories.shape[1] + 1))
         for row, rate in enumerate(self._new_rates(histories)):
             history = histories.indices[histories.indptr[row] : histories.indptr[row + 1]]
