@@ -114,8 +114,8 @@ class TrainParameters(RunParameters):
     """Parameters of flows that train, evaluate and publish.
 
     Attributes:
-        models: the models to train, such as slim,wmf; by default the data set's list. A class of another package is
-            package.module:Class
+        models: the models to train, such as slim,wmf, or all; by default the data set's list. A class of another
+            package is package.module:Class
         protocols: the protocols to evaluate by: by default strong_generalization, leave_one_out and, of logs with times
             whose users return, next_events, and of data sets with attributes of items, cold_items; given with
             --split-files

@@ -31,6 +31,7 @@ from oneclass.tasks.settings import (
     TrainSettings,
     check_model,
     check_protocol,
+    list_installed_models,
     needs_order,
     validate_settings,
 )
@@ -139,10 +140,12 @@ def resolve_settings(given: BackfillParameters) -> RunSettings:
     layers = [*map(_read_config, given.config), nest_keys(given.settings)]
     overrides = functools.reduce(_merge_settings, [{}, *layers])
     sections = functools.reduce(_merge_settings, [{}, defaults, overrides])
-    model_names = given.models or list(declared.default_models)
+    model_names, are_named = given.models or list(declared.default_models), bool(given.models)
+    if model_names == ["all"]:
+        model_names, are_named = list_installed_models(), False
     for name in model_names:
         check_model(name)
-    substitutes = () if given.models else LARGE_CATALOGUE_MODELS
+    substitutes = () if are_named else LARGE_CATALOGUE_MODELS
     # Settings of models that this run leaves out are validated too, to report misspellings.
     names = [*sections, *STAGE_SETTINGS, *model_names, *substitutes]
     settings = {name: validate_settings(name, sections.get(name, {})) for name in names}
@@ -156,7 +159,7 @@ def resolve_settings(given: BackfillParameters) -> RunSettings:
     of_models = {name: settings[name] for name in [*model_names, *substitutes]}
     if needs_order(of_models, settings["train"].tune, declared.models, may_order):
         settings["split"] = settings["split"].model_copy(update={"order": True})
-    optional_models = () if given.models else tuple(name for name in model_names if name in OPTIONAL_MODELS)
+    optional_models = () if are_named else tuple(name for name in model_names if name in OPTIONAL_MODELS)
     if not 0 <= given.seed < 2**63:
         raise InputError(f"--seed {given.seed}: must lie between 0 and 2^63 - 1.")
     if given.since and given.until and given.since > given.until:
@@ -172,7 +175,7 @@ def resolve_settings(given: BackfillParameters) -> RunSettings:
         optional_models=optional_models,
         given={name: list(overrides[name]) for name in of_models if name in overrides},
         substitutes={name: settings[name] for name in substitutes},
-        are_named=bool(given.models),
+        are_named=are_named,
         **{name: settings[name] for name in STAGE_SETTINGS},
         times=choose_times({name: settings[name] for name in model_names}, optional_models),
         dask=given.dask,

@@ -131,12 +131,22 @@ def check_model(name: str) -> None:
     _import_model(name)
     if name not in MODELS:
         raise InputError(_unknown_name_error("model", name, MODELS))
-    extra = MODELS[name].extra
-    if extra and importlib.util.find_spec(REQUIRED_EXTRAS[extra]) is None:
+    if not _has_extra(name):
+        extra = MODELS[name].extra
         raise InputError(
             f"model {name}: needs {REQUIRED_EXTRAS[extra]}, which is not installed. It is in the extra {extra}: "
             f"python -m pip install -c constraints.txt -e '.[{extra}]'"
         )
+
+
+def list_installed_models() -> list[str]:
+    """List the models whose extra, if any, is installed."""
+    return [name for name in MODELS if _has_extra(name)]
+
+
+def _has_extra(name: str) -> bool:
+    extra = MODELS[name].extra
+    return extra is None or importlib.util.find_spec(REQUIRED_EXTRAS[extra]) is not None
 
 
 def check_protocol(name: str) -> None:

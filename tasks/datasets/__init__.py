@@ -90,17 +90,13 @@ class Dataset(BaseModel):
     landing folder with more is set aside."""
     default_models: tuple[str, ...] = (
         "popularity",
-        "bpr_uniform",
-        "bpr_popularity",
+        "item_knn",
         "mrf_dense",
         "mrf_sparse",
         "slim",
         "wmf",
         "graph_filter",
-        "random_graph",
         "paired_symbols",
-        "binary_matrix",
-        "hpf",
         "repeat",
         "repeat_mixture",
         "blend",
