@@ -274,7 +274,7 @@ def _pin_modules() -> None:
 def format_result(published: Published) -> str:
     """Format the final output of a command: the leaderboard and the paths of the tables and the report."""
     paths = f"Tables: {published.folder}", f"Report: {published.report}"
-    lines = [leaderboard.format_plain(published.table), "", *paths]
+    lines = [leaderboard.format_markdown(published.table, "Evaluation"), *paths]
     if published.decision and not published.decision.promoted:
         lines.append(f"Warning: {published.decision.sentence}")
     return "\n".join(lines)

@@ -129,7 +129,7 @@ def _search_settings(given: TuneParameters, run: "RunSettings") -> str:
 def _run_trials(run: "RunSettings", search: "Search", given: TuneParameters) -> str:
     """Run trials until the study has the requested number."""
     from oneclass.tasks.tuning.search import suggest_trial
-    from oneclass.tasks.tuning.study import format_trials, open_study, write_best_settings
+    from oneclass.tasks.tuning.study import open_study, write_best_settings
     from oneclass.tasks.tuning.trial import log_trial, run_trial
 
     train, users = search.load_folds(run.home)[0].train, search.count_users(run.home)
@@ -145,7 +145,7 @@ def _run_trials(run: "RunSettings", search: "Search", given: TuneParameters) -> 
     if file is None:
         note = study.trials[-1].user_attrs["note"]
         raise OneclassError(f"tune: every trial of {search.model} failed. The last one: {note}")
-    return f"{format_trials(search, study.trials)}\n\nBest settings: {file}\nTake them with --config {file}"
+    return f"{file.read_text()}\nTake these settings with --config {file}"
 
 
 def format_command(given: TuneParameters) -> str:

@@ -20,7 +20,6 @@ side are equal, every family fits perfectly in a limit: exponent, cutoff and p_v
 """
 
 import logging
-from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import duckdb
@@ -44,17 +43,7 @@ logger = logging.getLogger(__name__)
 TABLES = ("diagnostics.degrees", "diagnostics.power_law_fits", "diagnostics.hidden_graph_ratios")
 
 
-@dataclass(frozen=True)
-class Diagnosed:
-    """Sizes of the observed graph G, and the number of rows written to `diagnostics.power_law_fits`."""
-
-    users: int
-    items: int
-    edges: int
-    fits: int
-
-
-def diagnose(home: Home, run_id: str, seed: int) -> Diagnosed:
+def diagnose(home: Home, run_id: str, seed: int) -> None:
     """Rewrite the tables of `diagnostics` from `curated.interactions`, unless its edges are unchanged.
 
     Args:
@@ -68,17 +57,12 @@ def diagnose(home: Home, run_id: str, seed: int) -> Diagnosed:
         cache = StageCache(
             connection, "diagnose", [Path(__file__)], reads=reads, parameters={"seed": seed}, tables=TABLES
         )
-        if stored := cache.lookup():
-            diagnosed = Diagnosed(**stored)
-        else:
-            diagnosed = rewrite_diagnostics(connection, seed)
+        if cache.lookup() is None:
+            shape = rewrite_diagnostics(connection, seed)
             with kernel_threads(home.limits.threads):
-                store_hidden_graph_ratios(connection, (diagnosed.users, diagnosed.items), seed)
-            cache.store(asdict(diagnosed))
+                store_hidden_graph_ratios(connection, shape, seed)
+            cache.store({})
         record_list_hits(connection, run_id)
-    means = (diagnosed.edges / max(1, count) for count in (diagnosed.users, diagnosed.items))
-    logger.info("a user likes %.1f items on average (mu), an item is liked by %.1f users (nu)", *means)
-    return diagnosed
 
 
 def record_list_hits(connection: duckdb.DuckDBPyConnection, run_id: str) -> None:
@@ -95,14 +79,16 @@ def record_list_hits(connection: duckdb.DuckDBPyConnection, run_id: str) -> None
 
 def rewrite_diagnostics(
     connection: duckdb.DuckDBPyConnection, seed: int, replicates: int = BOOTSTRAP_REPLICATES
-) -> Diagnosed:
-    """Rewrite the degrees and the fitted distributions on an open connection; see `diagnose`."""
+) -> tuple[int, int]:
+    """Rewrite the degrees and the fitted distributions on an open connection; return the number of users and items."""
     connection.execute("delete from diagnostics.degrees")
     connection.execute("delete from diagnostics.power_law_fits")
     connection.execute(sql.statement("diagnose/degrees"))
     # one row: users, items and edges of the observed graph
     counts = "select count(distinct user_index), count(distinct item_index), count(*) from indexed.interactions"
     users, items, edges = warehouse.fetch_row(connection, counts)
+    means = edges / max(1, users), edges / max(1, items)
+    logger.info("a user likes %.1f items on average (mu), an item is liked by %.1f users (nu)", *means)
     fits = []
     for side, d_max in (("user", items), ("item", users)):
         # one row per degree that occurs on one side: how many of its vertices have it
@@ -111,7 +97,7 @@ def rewrite_diagnostics(
         for family in FAMILIES if len(degrees) else ():
             fits.append({"side": side, **vars(fit_family(family, degrees, vertices, d_max, seed, replicates))})
     warehouse.insert(connection, "diagnostics.power_law_fits", pl.DataFrame(fits, infer_schema_length=None))
-    return Diagnosed(users, items, edges, len(fits))
+    return users, items
 
 
 def store_hidden_graph_ratios(connection: duckdb.DuckDBPyConnection, shape: tuple[int, int], seed: int) -> None:

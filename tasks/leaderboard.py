@@ -179,40 +179,29 @@ def group_by_protocol(table: list[LeaderboardRow]) -> dict[str, list[Leaderboard
 
 
 def format_markdown(table: list[LeaderboardRow], title: str) -> str:
-    """Format the table as Markdown, with one section for each protocol."""
+    """Format the table as Markdown that a terminal can show too, with one section for each protocol."""
     lines = [f"# {title}", ""]
     for protocol, rows in group_by_protocol(table).items():
-        header, *grid = _list_cells(rows, "**")
+        header, *grid = _list_cells(rows)
         lines += [f"## {protocol}", "", rows[0].described_users, "", *([FOLDS_NOTE, ""] if rows[0].folds > 1 else [])]
-        lines += [f"| {' | '.join(line)} |" for line in (header, ["---"] * len(header), *grid)]
+        widths = [max(map(len, column)) for column in zip(header, *grid, strict=True)]
+        padded = (map(str.ljust, line, widths) for line in (header, ["-" * width for width in widths], *grid))
+        lines += [f"| {' | '.join(line)} |" for line in padded]
         lines += ["", *(f"- {WEAK_MARK} {sentence}." for sentence in list_weaknesses(rows))]
         lines += [""] if list_weaknesses(rows) else []
     return "\n".join([*lines, LEGEND, ""] if table else [*lines, "No user had anything held out.", ""])
 
 
-def format_plain(table: list[LeaderboardRow]) -> str:
-    """Format the table for a terminal; the weaknesses of its models follow each protocol's rows."""
-    blocks = []
-    for protocol, rows in group_by_protocol(table).items():
-        header, *grid = _list_cells(rows)
-        grid = [[f"{protocol} ({rows[0].described_users})", *header[1:]], *grid]
-        widths = [max(map(len, column)) for column in zip(*grid, strict=True)]
-        lines = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in grid]
-        lines += [FOLDS_NOTE] if rows[0].folds > 1 else []
-        blocks.append("\n".join([*lines, *(f"{WEAK_MARK} {sentence}." for sentence in list_weaknesses(rows))]))
-    return "\n\n".join(blocks)
-
-
-def _list_cells(rows: list[LeaderboardRow], bold: str = "") -> list[list[str]]:
+def _list_cells(rows: list[LeaderboardRow]) -> list[list[str]]:
     """List the header and the lines of one protocol's table."""
     lines = [["model", "score", *PROTOCOLS[rows[0].protocol].main_metrics, DIFFERENCE_LABEL]]
     for row in rows:
         name = f"{row.model} {WEAK_MARK}" if row.weaknesses else row.model
-        lines.append([name, row.score, *format_cells(row, bold, bold)])
+        lines.append([name, row.score, *format_cells(row, "**", "**")])
     return lines
 
 
-def format_cells(row: LeaderboardRow, begin_bold: str = "", end_bold: str = "") -> list[str]:
+def format_cells(row: LeaderboardRow, begin_bold: str, end_bold: str) -> list[str]:
     """Format the metrics of a row and its difference from the best, with the marks of the legend."""
     first, *others = (_format_cell(*cell) for cell in row.cells.values())
     marked = {"best": f"{begin_bold}{first}{end_bold}", "level": f"{first} ="}.get(row.standing, first)

@@ -42,7 +42,7 @@ def test_a_small_log_is_judged_by_folds(prefect_server, folds, log, tmp_path, ca
         home, "select min(users), max(users) from evaluation.metrics where protocol = 'strong_generalization'"
     )
     assert users == most and 0.95 * USERS < users <= USERS
-    assert f"strong_generalization ({users} users in 5 folds)" in out and "slightly too high" in out
+    assert f"## strong_generalization\n\n{users} users in 5 folds\n" in out and "slightly too high" in out
     assert f"by ndcg@100 of {users} validation users in 5 folds" in logged  # the search
     assert f"over {users} validation users in 5 folds" in logged  # the blend
     [(challenger, reason)] = query_rows(home, "select challenger, reason from operations.promotions")

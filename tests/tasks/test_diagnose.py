@@ -79,13 +79,8 @@ def test_the_hidden_graphs_are_those_of_the_model(home, graph):
     assert [count for (count,) in query_rows(home, query)] == np.bincount(negatives, minlength=150).tolist()
 
 
-def test_sizes(home, graph):
-    found = diagnose(home, "run", 0)
-    assert (found.users, found.items, found.edges) == (400, 150, len(graph))
-
-
 def test_every_family_is_fitted_on_the_bounded_support(home, graph):
-    assert diagnose(home, "run", 0).fits == 8
+    diagnose(home, "run", 0)
     found = query_rows(home, "select side, family, d_min, d_max, p_value from diagnostics.power_law_fits")
     assert {(side, family) for side, family, *_ in found} == {(s, f) for s in ("user", "item") for f in FAMILIES}
     assert {(side, low, high) for side, _, low, high, _ in found} == {("user", 1, 150), ("item", 1, 400)}
@@ -113,12 +108,11 @@ def test_running_again_gives_the_same_rows_and_no_more(home, graph):
 def test_degenerate_graphs(home, edges):
     fill_interactions(home, edges)
     with warehouse.open_warehouse(home) as connection:
-        found = rewrite_diagnostics(connection, 0, replicates=9)
-        store_hidden_graph_ratios(connection, (found.users, found.items), 0)
-    assert found.edges == len(edges)
-    assert found.fits == (8 if edges else 0)
-    numbers = [value for row in query_rows(home, FITS) for value in row if isinstance(value, float)]
-    assert np.isfinite(numbers).all()
+        users, items = rewrite_diagnostics(connection, 0, replicates=9)
+        store_hidden_graph_ratios(connection, (users, items), 0)
+    fits = query_rows(home, FITS)
+    assert len(fits) == (8 if edges else 0)
+    assert np.isfinite([value for row in fits for value in row if isinstance(value, float)]).all()
     query = "select r, count(*), sum(positives) from diagnostics.hidden_graph_ratios group by r order by r"
     sampled = query_rows(home, query)
-    assert sampled == [(r, found.items, len(edges)) for r in (0.5, 1)] * bool(edges)
+    assert sampled == [(r, items, len(edges)) for r in (0.5, 1)] * bool(edges)
