@@ -144,33 +144,6 @@ Book Id,Title,Author,ISBN,My Rating,Date Read,Date Added,Bookshelves,Exclusive S
 => ann, 11, 1.0, 2023-05-01 00:00:00
 => ann, 12, 1.0, 2023-06-02 00:00:00
 => bob, 12, 1.0, 2023-07-02 00:00:00
-### KKBox: ids are base64, with its marks; most columns may be empty; no times
--- train.csv
-msno,song_id,source_system_tab,source_screen_name,source_type,target
-FGtllVqz18RPiwJj/edr2g=,BBzumQNXUHKdEBOB7mAJuzok+IJA=,explore,Explore,online-playlist,1
-Xumu+NIjS6QYVxDS4/t3Sa==,bhp/MpSNoqoxOIB+/l8WPqu6=,,,,0
-=> FGtllVqz18RPiwJj/edr2g=, BBzumQNXUHKdEBOB7mAJuzok+IJA=, 1.0
-=> Xumu+NIjS6QYVxDS4/t3Sa==, bhp/MpSNoqoxOIB+/l8WPqu6=, 0.0
-### Expedia: many columns of small numbers; the distance is often missing
--- train.csv
-date_time,site_name,user_id,orig_destination_distance,is_mobile,srch_ci,is_booking,cnt,hotel_cluster
-2014-08-11 07:46:59,2,12,2234.2641,0,2014-08-27,0,3,1
-2014-08-11 08:22:12,2,12,,0,2014-08-29,1,1,91
-=> 12, 1, 3.0, 2014-08-11 07:46:59, click
-=> 12, 91, 1.0, 2014-08-11 08:22:12, booking
-### Outbrain: a few platforms are a backslash and N, so their column is text
--- events.csv
-display_id,uuid,document_id,timestamp,platform,geo_location
-1,cb8c55702adb93,379743,61,3,US>SC>519
-2,79a85fa78311b9,1794259,81000,\\N,SG>00
--- clicks_train.csv
-display_id,ad_id,clicked
-1,42337,0
-1,139684,1
-2,42337,1
-2,151028,0
-=> cb8c55702adb93, 139684, 1.0, 2016-06-14 04:00:00.059
-=> 79a85fa78311b9, 42337, 1.0, 2016-06-14 04:01:20.998
 ### Koha: payments have no item, anonymised loans no borrower; copies 51 and 52 are of one title
 -- statistics.csv
 datetime,branch,value,type,other,itemnumber,itemtype,location,borrowernumber,ccode
