@@ -217,13 +217,14 @@ def _partial_failure_message(failed: dict[str, str], published: Published) -> st
 
 @contextlib.contextmanager
 def run_context(run: RunSettings, run_id: str, flow_name: str, **more: Any) -> Generator[None]:
-    """Lock the data set for this run and record it. Runs whose process died are reconciled, in Prefect too.
+    """Lock the data set for this run, limit its threads and record it. Runs whose process died are reconciled.
 
     Args:
         more: further parameters to record with the settings.
     """
     standing = run.home.published.resolve()
     with (
+        cluster.limit_threads(run.home.limits.threads),
         signals.register_run(run.home, run_id),
         runs.record_run(run.home, run_id, flow_name, run.describe() | more) as earlier,
     ):

@@ -5,9 +5,9 @@ need is imported when it is used: answers by ids (`models.by_id`), and the score
 (`models.attributes.new_items`).
 """
 
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -91,18 +91,18 @@ class Model(Estimator[SettingsT], ABC):
         options.check(self, matrix.shape)
         self.ids, self.item_degrees, self.item_features = ids, degrees, options.item_features
         self.params = self.settings.resolve(matrix)
-        with options.watch(self.name, progress) as watched:
+        with options.watch(self.name, progress) as watched, self._limit_threads():
             self._fit(matrix, watched)
         self._cache = {}
         return self
 
     def fold_in(self, histories: csr_matrix) -> Any:
-        """Represent users who were not in training; by default by their (users, items) histories themselves."""
-        return histories
+        """Represent users who were not in training; by default by their (users, items) histories themselves.
 
-    def fold_in_users(self, histories: csr_matrix) -> Any:
-        """Fold in as `fold_in` does; a fitted model caches the last block, whose scores and `like` share it."""
-        return self.compute_once("fold-in", lambda: self.fold_in(histories), histories)
+        A fitted model caches the last block, whose scores and `like` share it.
+        """
+        with self._limit_threads():
+            return self.compute_once("fold-in", lambda: self._fold_in(self.check_histories(histories)), histories)
 
     def scores(
         self, histories: csr_matrix, *, users: Indices = None, items: Indices = None, score: str | None = None
@@ -124,14 +124,18 @@ class Model(Estimator[SettingsT], ABC):
         if score not in self.score_names:
             raise ValueError(f"{self.name} has no score {score!r}; it has {', '.join(self.score_names)}")
         histories = self.check_histories(histories, users)
-        scores = self._complete_scores(self._scores(histories, users, score), histories, users)
+        with self._limit_threads():
+            scores = self._complete_scores(self._scores(histories, users, score), histories, users)
         return scores if items is None else scores[:, items]
 
     def iterate_scores(self, histories: csr_matrix, *, users: Indices = None) -> Iterator[tuple[str, np.ndarray]]:
         """Yield each of `score_names` with its `scores`; shared work is done once."""
         histories = self.check_histories(histories, users)
-        for score, scores in zip(self.score_names, self._iterate_scores(histories, users), strict=True):
-            yield score, self._complete_scores(scores, histories, users)
+        found = self._iterate_scores(histories, users)
+        for score in self.score_names:
+            with self._limit_threads():  # not around the `yield`, which runs the caller's code
+                scores = self._complete_scores(next(found), histories, users)
+            yield score, scores
 
     def check_histories(self, histories: csr_matrix, users: Indices = None) -> csr_matrix:
         """Return histories without the items that no training user has; if not one for each of the users, raise."""
@@ -174,7 +178,7 @@ class Model(Estimator[SettingsT], ABC):
     def select_best(self, scores: np.ndarray, histories: csr_matrix, n: int, *, exclude_seen: bool = True) -> Arrays:
         """Return the n best items by these scores of all items, as `recommend` does."""
         seen = histories if exclude_seen else csr_matrix(histories.shape)
-        with _load("numerics.threads").kernel_threads(self.threads):
+        with self._limit_threads():
             return _load("numerics.top_k").top_items(scores, seen.indptr, seen.indices, n)
 
     def like(self, histories: Any = None, *, users: Any = None, items: Any = None) -> Any:
@@ -186,11 +190,13 @@ class Model(Estimator[SettingsT], ABC):
         """
         if self.ids is not None and not isinstance(histories, csr_matrix):
             return self.ids.like(self, histories, users, items)
-        return self._like(histories, users=users, items=items)
+        with self._limit_threads():
+            return self._like(histories, users=users, items=items)
 
     def similar_items(self, items: Any, n: int = 10) -> Any:
         """Find the n items most similar to each, (ids, similarities) as of `recommend`; by ids, if fitted on such."""
-        return _load("similar_items").find_similar_items(self, items, n)
+        with self._limit_threads():
+            return _load("similar_items").find_similar_items(self, items, n)
 
     def item_vectors(self) -> np.ndarray | None:
         """Return the items' factors, float32 (items, K); None if the model has none."""
@@ -203,7 +209,8 @@ class Model(Estimator[SettingsT], ABC):
             float32 (entries of the history, len(items)), rows in the order of `history.indices`. A column's sum is the
             first score without what is the same for every user; if all are zero, the item may be ranked by popularity.
         """
-        return None
+        with self._limit_threads():
+            return self._contributions(history, items)
 
     def negative_distribution(self) -> "NegativeDistribution | None":
         """Return the distribution of the sampled negatives behind `like`; None without such negatives."""
@@ -211,38 +218,14 @@ class Model(Estimator[SettingsT], ABC):
 
     def save(self, folder: str | Path) -> None:
         """Write every fitted array (`<name>.npy`) and `settings.json` into a folder, which is made if missing."""
-        folder, arrays = Path(folder), {"item_degrees": self.item_degrees, **self._arrays()}
-        folder.mkdir(parents=True, exist_ok=True)
-        if self.item_features is not None:
-            arrays |= _load("attributes.new_items").store_features(self.item_features)
-        for name, array in arrays.items():
-            np.save(folder / f"{name}.npy", array, allow_pickle=False)
-        if self.ids is not None:
-            self.ids.table.save(folder / "interactions")
-        given, resolved = (settings.model_dump(mode="json") for settings in (self.settings, self.params))
-        description = {"model": self.name, "seed": self.seed, "settings": given, "resolved": resolved}
-        (folder / "settings.json").write_text(json.dumps(description, indent=2, sort_keys=True) + "\n")
+        _load("model_files").write_model(self, Path(folder))
 
     @classmethod
     def load(cls, folder: str | Path, *, threads: int = 1) -> Self:
         """Load the model that `save` wrote, with memory-mapped arrays; refuse a folder without one or of another."""
-        if not ((folder := Path(folder)) / "settings.json").exists():
-            raise FileNotFoundError(f"{folder}: no model is saved here; give the folder that `save` wrote")
-        saved = json.loads((folder / "settings.json").read_text())
-        if saved["model"] != cls.name:
-            raise ValueError(f"{folder}: holds a {saved['model']}, not a {cls.name}")
-        given, resolved = (cls.Settings.from_saved(saved[of]) for of in ("settings", "resolved"))
-        model = cls(given, seed=saved["seed"], threads=threads)
-        model.params = resolved
-        # Plain arrays, since each access to a `memmap` costs microseconds.
-        arrays = {file.stem: np.asarray(np.load(file, mmap_mode="r")) for file in folder.glob("*.npy")}
-        model.item_degrees = arrays.pop("item_degrees")
-        if "item_features_count" in arrays:
-            model.item_features = _load("attributes.new_items").take_features(arrays)
-        if (folder / "interactions").exists():
-            model.ids = _load("by_id").AnswersById.load(folder / "interactions")
-        model._restore(arrays)
-        model._cache = {}
+        model = _load("model_files").read_model(cls, Path(folder), threads)
+        if (table := Path(folder) / "interactions").exists():
+            model.ids = _load("by_id").AnswersById.load(table)
         return model
 
     def compute_once(self, name: str, make: Callable[[], Any], histories: csr_matrix | None = None) -> Any:
@@ -274,6 +257,18 @@ class Model(Estimator[SettingsT], ABC):
     def _like(self, histories: csr_matrix, *, users: Indices = None, items: Indices = None) -> Arrays | None:
         """Return `like` of a matrix of histories."""
         return None
+
+    def _fold_in(self, histories: csr_matrix) -> Any:
+        """Return `fold_in` of checked histories."""
+        return histories
+
+    def _contributions(self, history: csr_matrix, items: np.ndarray) -> np.ndarray | None:
+        """Return `contributions`."""
+        return None
+
+    def _limit_threads(self) -> AbstractContextManager[None]:
+        """Run the block's kernels on at most `threads` threads; every public method does, so that no kernel has to."""
+        return _load("numerics.threads").kernel_threads(self.threads)
 
     def _complete_scores(self, scores: np.ndarray, histories: csr_matrix, users: Indices) -> np.ndarray:
         """Score an unseen user with an empty history by popularity, and items without an edge by their attributes."""

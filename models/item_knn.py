@@ -22,7 +22,7 @@ from time import perf_counter
 from typing import ClassVar, Literal
 
 import numpy as np
-from numba import njit, prange
+from numba import get_num_threads, njit, prange
 from pydantic import Field
 from scipy.sparse import csc_matrix, csr_matrix
 
@@ -31,7 +31,6 @@ from oneclass.models.item_weights import ItemWeights
 from oneclass.models.memory_estimates import FitCost, LogSize
 from oneclass.models.numerics.gram import gram_rows
 from oneclass.models.numerics.matmul import as_read_only
-from oneclass.models.numerics.threads import kernel_threads
 from oneclass.models.numerics.top_k import find_largest
 from oneclass.models.settings import Choice, ModelSettings, NumericRange, RecencySettings, SearchSpace
 
@@ -172,11 +171,10 @@ class ItemKNN(ItemWeights[ItemKNNSettings]):
         counts, found, similar = np.zeros(items, dtype=np.int64), [], []
         for first in range(0, items, chunk):
             some = counts[first : first + chunk]
-            with kernel_threads(self.threads):
-                find_nearest(
-                    gram, first, *divisors, self.params.shrinkage, self.params.similarity == "jaccard",
-                    max(1, self.threads), some, ids, values,
-                )  # fmt: skip
+            find_nearest(
+                gram, first, *divisors, self.params.shrinkage, self.params.similarity == "jaccard",
+                get_num_threads(), some, ids, values,
+            )  # fmt: skip
             filled = np.arange(most) < some[:, None]
             found.append(ids[: len(some)][filled])
             similar.append(values[: len(some)][filled])

@@ -11,7 +11,6 @@ from oneclass.models.numerics.matmul import pattern_times
 from oneclass.models.numerics.popularity_fallback import fallback_factors, fill_popularity_fallback
 from oneclass.models.numerics.sequential_histories import recency_weights
 from oneclass.models.numerics.sparse_products import gather_entries, sparse_times
-from oneclass.models.numerics.threads import kernel_threads
 from oneclass.models.settings import RecencySettings
 
 RecencyT = TypeVar("RecencyT", bound=RecencySettings, default=Any)
@@ -30,7 +29,7 @@ class ItemWeights(Model[RecencyT]):
     weights: Any
     offset: np.ndarray
 
-    def contributions(self, history: csr_matrix, items: np.ndarray) -> np.ndarray:
+    def _contributions(self, history: csr_matrix, items: np.ndarray) -> np.ndarray:
         """Return the weights between the items of the history and `items`, times their recency weights."""
         rows, table = history.indices, self.weights
         found = table[rows[:, None], items] if isinstance(table, np.ndarray) else gather_entries(table, rows, items)
@@ -39,13 +38,12 @@ class ItemWeights(Model[RecencyT]):
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
         is_dense = isinstance(self.weights, np.ndarray)
         times = pattern_times if is_dense else sparse_times
-        with kernel_threads(self.threads):
-            scores = times(histories, self.weights, recency_weights(histories, self.params.recency_exponent))
-            if getattr(self.params, "intercept", False):
-                scores += self.offset
-                return scores
-            below = self.compute_once("below", lambda: fallback_factors(self.item_degrees))
-            return fill_popularity_fallback(scores, self.item_degrees, below)
+        scores = times(histories, self.weights, recency_weights(histories, self.params.recency_exponent))
+        if getattr(self.params, "intercept", False):
+            scores += self.offset
+            return scores
+        below = self.compute_once("below", lambda: fallback_factors(self.item_degrees))
+        return fill_popularity_fallback(scores, self.item_degrees, below)
 
     def _arrays(self) -> dict[str, np.ndarray]:
         table = self.weights

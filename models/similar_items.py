@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 
 from oneclass.models.numerics.matmul import dense_times, normalize_columns
-from oneclass.models.numerics.threads import kernel_threads
 from oneclass.models.numerics.validation import single_item_histories
 
 
@@ -31,7 +30,6 @@ def _find_columns(model: Any, items: np.ndarray, n: int) -> tuple[np.ndarray, np
     if (vectors := model.item_vectors()) is None:
         scores = model.scores(alone)
     else:
-        with kernel_threads(model.threads):
-            columns = model.compute_once("unit vectors", lambda: normalize_columns(vectors))
-            scores = dense_times(np.ascontiguousarray(columns[:, items].T), columns)
+        columns = model.compute_once("unit vectors", lambda: normalize_columns(vectors))
+        scores = dense_times(np.ascontiguousarray(columns[:, items].T), columns)
     return model.select_best(scores, alone, n)

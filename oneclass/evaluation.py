@@ -21,6 +21,7 @@ from oneclass.models.evaluation.list_metrics import find_list_metric
 from oneclass.models.evaluation.metrics_at_k import find_metric
 from oneclass.models.fit_options import FitOptions
 from oneclass.models.memory_estimates import LogSize
+from oneclass.models.numerics.threads import kernel_threads
 from oneclass.models.settings import ModelSettings, SearchSpace
 from oneclass.splits import as_splits, read_interactions
 from oneclass.tasks import memory_errors
@@ -148,7 +149,8 @@ def evaluate(
         names = [*list_splits(draw.protocol, splits), *find_validation_splits(draw.protocol, splits)]
         judged, errors = [splits[name] for name in dict.fromkeys(names)], dict[str, str]()
         fits = [_fit(split, named, errors, threads, progress=progress) for split in judged]
-        ranked = _rank(judged, fits, ids, chosen, strata, draw.tables[0].items, errors)
+        with kernel_threads(threads):
+            ranked = _rank(judged, fits, ids, chosen, strata, draw.tables[0].items, errors)
         for kind, rows in zip(SCHEMAS, _list_rows(ranked, chosen), strict=True):
             tables[kind] += [(draw.name, *row) for row in rows]
         failed |= {model if len(draws) == 1 else f"{model}, {draw.name}": error for model, error in errors.items()}
@@ -375,11 +377,12 @@ def tune(
     splits, _ = _split(draw.tables, [start], draw.protocol, start.seed, folds, threads)
     with _quiet_stages():
         validated = [splits[one] for one in find_validation_splits(draw.protocol, splits)]
-        data = [select_validation(split, draw.protocol, start.seed, threads) for split in validated]
+        data = [select_validation(split, draw.protocol, start.seed) for split in validated]
     ended = []
     for _ in range(trials):
         trial = suggest_trial(search, ended, data[0].train)
-        ended.append(fit_trial(search, trial, data, type(start), threads))
+        with kernel_threads(threads):
+            ended.append(fit_trial(search, trial, data, type(start), threads))
     described = describe_trials(ended)
     if (best := find_best_trial(ended)) is None:
         raise OneclassError(f"{name}: every trial failed. The last one: {described[-1]['note']}")

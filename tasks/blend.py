@@ -23,7 +23,6 @@ from oneclass.models.blend.score_normalization import normalize_scores
 from oneclass.models.evaluation import metrics
 from oneclass.models.evaluation.metrics import Comparison
 from oneclass.models.memory_estimates import LogSize
-from oneclass.models.numerics.threads import kernel_threads
 from oneclass.models.registry import MODELS
 from oneclass.models.settings import ModelSettings
 from oneclass.tasks import memory_errors
@@ -142,9 +141,8 @@ def _search_components(
     folds = np.repeat(np.arange(len(parts)), [part.targets.shape[0] for part in parts])
     if not (is_folded := len(np.unique(folds)) > 1):
         folds = np.random.default_rng(seed).permutation(count) % CROSS_VALIDATION_FOLDS
-    with kernel_threads(home.limits.threads):
-        cutoff = int(metric.partition("@")[2])
-        result = search_weights(Candidates.from_blocks(_score_blocks(lists, parts), cutoff), folds)
+    cutoff = int(metric.partition("@")[2])
+    result = search_weights(Candidates.from_blocks(_score_blocks(lists, parts), cutoff), folds)
     blend = _component_settings(lists, result.weights, settings)
     blended = metrics.mean_and_error(result.cross_validated)
     alone = float(result.alone[result.best].mean())

@@ -31,7 +31,6 @@ from oneclass.models.degrees.distributions import FAMILIES
 from oneclass.models.degrees.fits import BOOTSTRAP_REPLICATES, fit_family
 from oneclass.models.negatives import sampling
 from oneclass.models.numerics.adjacency import group_by_vertex
-from oneclass.models.numerics.threads import kernel_threads
 from oneclass.tasks.orchestration.stage_task import stage_task
 from oneclass.tasks.stores import stages, warehouse
 from oneclass.tasks.stores.home import Home
@@ -59,8 +58,7 @@ def diagnose(home: Home, run_id: str, seed: int) -> None:
         )
         if cache.lookup() is None:
             shape = rewrite_diagnostics(connection, seed)
-            with kernel_threads(home.limits.threads):
-                store_hidden_graph_ratios(connection, shape, seed)
+            store_hidden_graph_ratios(connection, shape, seed)
             cache.store({})
         record_list_hits(connection, run_id)
 

@@ -35,6 +35,7 @@ BESIDE_THEM = {
     "fit_options",
     "item_weights",
     "memory_estimates",
+    "model_files",
     "numba_cache",
     "own_model",
     "registry",

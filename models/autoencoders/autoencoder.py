@@ -27,7 +27,6 @@ from oneclass.models.evaluation.ranking import rank_targets
 from oneclass.models.fit_options import Epoch, FitOptions, Start, ValidationUsers, copy_rows, skipped_epochs
 from oneclass.models.numerics.matmul import dense_times, pattern_times
 from oneclass.models.numerics.random_numbers import normals, purpose
-from oneclass.models.numerics.threads import kernel_threads
 from oneclass.models.settings import ModelSettings
 
 if TYPE_CHECKING:
@@ -116,11 +115,6 @@ class Autoencoder(Model[AutoencoderT]):
         if file:
             training.remove_checkpoint(file)
 
-    def fold_in(self, histories: csr_matrix) -> np.ndarray:
-        """Return the last layer before the items, float32 (block, hidden), of users who were not in training."""
-        with kernel_threads(self.threads):
-            return self._hidden(self.check_histories(histories), None)
-
     def _validation_users(
         self, interactions: csr_matrix, validation: ValidationUsers | None
     ) -> tuple[np.ndarray, csr_matrix, csr_matrix]:
@@ -167,10 +161,9 @@ class Autoencoder(Model[AutoencoderT]):
         for start in range(0, histories.shape[0], VALIDATION_BATCH_USERS):
             block = slice(start, start + VALIDATION_BATCH_USERS)
             scores = self.scores(histories[block])
-            with kernel_threads(self.threads):
-                values.append(
-                    metrics.compute_user_metrics(rank_targets(scores, histories[block], targets[block]))["ndcg@100"]
-                )
+            values.append(
+                metrics.compute_user_metrics(rank_targets(scores, histories[block], targets[block]))["ndcg@100"]
+            )
         return float(np.concatenate(values).mean())
 
     def _encode(self, histories: csr_matrix) -> np.ndarray:
@@ -179,8 +172,7 @@ class Autoencoder(Model[AutoencoderT]):
         return pattern_times(histories, self.weights["item_in"]) / lengths[:, None]
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
-        with kernel_threads(self.threads):
-            return dense_times(self._hidden(histories, users), self.weights["item_out"]) + self.weights["item_bias"]
+        return dense_times(self._hidden(histories, users), self.weights["item_out"]) + self.weights["item_bias"]
 
     def _complete(self, weights: dict[str, np.ndarray], users: np.ndarray) -> dict[str, np.ndarray]:
         """Return the weights learned from the rows `users`, with all other arrays that scoring needs."""

@@ -51,7 +51,6 @@ from oneclass.models.negatives.like_probability import GaussianFactors, pair_lik
 from oneclass.models.numerics.adjacency import copy_pattern
 from oneclass.models.numerics.matmul import dense_times
 from oneclass.models.numerics.partition import partition_evenly
-from oneclass.models.numerics.threads import kernel_threads
 from oneclass.models.settings import ModelSettings
 
 FOLD_IN_STEPS = 30  # of Newton's method, at most
@@ -114,42 +113,39 @@ class BinaryMatrix(Model[BinaryMatrixSettings]):
         if start:
             q.take(start)  # before `self.q` is replaced: the start may be this model's own last fit
         self.q = q
-        with kernel_threads(self.threads):
-            inference = Inference(q, EntrySampler.of(interactions, settings.sampling), settings, seed)
-            bounds, minibatches = [], []
-            for number in range(skipped_epochs(settings.passes, start) + 1, settings.passes + 1):
-                started = perf_counter()
-                values = inference.run_pass(entries)
-                bounds.append(values["bound"])
-                minibatches.append(values["minibatch"])
-                options.on_epoch(Epoch(number, settings.passes, perf_counter() - started, values))
+        inference = Inference(q, EntrySampler.of(interactions, settings.sampling), settings, seed)
+        bounds, minibatches = [], []
+        for number in range(skipped_epochs(settings.passes, start) + 1, settings.passes + 1):
+            started = perf_counter()
+            values = inference.run_pass(entries)
+            bounds.append(values["bound"])
+            minibatches.append(values["minibatch"])
+            options.on_epoch(Epoch(number, settings.passes, perf_counter() - started, values))
         self.bounds, self.minibatches = np.array(bounds), np.array(minibatches)
 
     def bound(self, interactions: csr_matrix) -> float:
         """Return the exact bound, from every entry of the matrix that the model was fitted on."""
-        with kernel_threads(self.threads):
-            return self.q.bound(interactions, self.params)
+        return self.q.bound(interactions, self.params)
 
-    def fold_in(self, histories: csr_matrix) -> np.ndarray:
+    def _fold_in(self, histories: csr_matrix) -> np.ndarray:
         """Find q(u_i) of users who were not in training, with fixed items and z: float32 (users, 2 W), like
         `q.users`.
         """
-        histories, settings = self.check_histories(histories), self.params
+        settings = self.params
         users = np.zeros((histories.shape[0], self.q.items.shape[1]), dtype=np.float32)
         if self._is_null:
             users[:, users.shape[1] // 2 :] = self.q.users[0, users.shape[1] // 2 :]
             return users
-        with kernel_threads(self.threads):
-            fold_in(
-                *copy_pattern(histories),
-                self.compute_once("items by factor", lambda: transpose_table(self.q.items, settings.factors)),
-                settings.factors,
-                to_float32(self.q.z),
-                1 / settings.user_variance,
-                (FOLD_IN_STEPS, FOLD_IN_TOLERANCE),
-                partition_evenly(len(users), SHARDS),
-                users,
-            )
+        fold_in(
+            *copy_pattern(histories),
+            self.compute_once("items by factor", lambda: transpose_table(self.q.items, settings.factors)),
+            settings.factors,
+            to_float32(self.q.z),
+            1 / settings.user_variance,
+            (FOLD_IN_STEPS, FOLD_IN_TOLERANCE),
+            partition_evenly(len(users), SHARDS),
+            users,
+        )
         return users
 
     def _like(
@@ -162,8 +158,7 @@ class BinaryMatrix(Model[BinaryMatrixSettings]):
         z_mean, z_variance = self.q.z
         side = self._side(self._user_table(histories, users), z_mean, 1 / z_variance)
         columns = self.compute_once("side", lambda: self._side(self.q.items, 0, np.inf))
-        with kernel_threads(self.threads):
-            return pair_likes(side, columns, items)
+        return pair_likes(side, columns, items)
 
     def item_vectors(self) -> np.ndarray:
         """Return the means of the items' factors."""
@@ -177,10 +172,9 @@ class BinaryMatrix(Model[BinaryMatrixSettings]):
         if self._is_null:
             return np.tile(self._fill_cold_columns(self.item_degrees.astype(np.float32)), (histories.shape[0], 1))
         K, table = self.params.factors, self._user_table(histories, users)
-        with kernel_threads(self.threads):
-            scores = dense_times(
-                table[:, :K], self.compute_once("columns", lambda: np.ascontiguousarray(self.q.items[:, :K].T))
-            )
+        scores = dense_times(
+            table[:, :K], self.compute_once("columns", lambda: np.ascontiguousarray(self.q.items[:, :K].T))
+        )
         scores += np.float32(self.q.z[0])
         return scores
 
@@ -189,7 +183,7 @@ class BinaryMatrix(Model[BinaryMatrixSettings]):
         return self.compute_once("null", lambda: self.q.is_null)
 
     def _user_table(self, histories: csr_matrix, users: np.ndarray | None) -> np.ndarray:
-        return self.fold_in_users(histories) if users is None else self.q.users[users]
+        return self.fold_in(histories) if users is None else self.q.users[users]
 
     def _side(self, table: np.ndarray, bias: float, bias_precision: float) -> GaussianFactors:
         K, width = self.params.factors, table.shape[1] // 2

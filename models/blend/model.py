@@ -15,7 +15,6 @@ from scipy.sparse import csr_matrix
 from oneclass.models.base import Model
 from oneclass.models.blend.score_normalization import find_scale, rescale_scores
 from oneclass.models.fit_options import Epoch, FitOptions
-from oneclass.models.numerics.threads import kernel_threads
 from oneclass.models.settings import ModelSettings, find_component
 
 
@@ -121,8 +120,7 @@ class Blend(Model[BlendSettings]):
         total, spreads = np.zeros(histories.shape, dtype=np.float32), []
         for component, model in zip(self.params.components, self.components, strict=True):
             of_component = model.scores(histories, users=users, score=component.score)
-            with kernel_threads(self.threads):
-                low, spread = find_scale(of_component, histories)
+            low, spread = find_scale(of_component, histories)
             total += np.float32(component.weight) * rescale_scores(of_component, low, spread)
             spreads.append(spread)
         self.compute_once("spreads", lambda: spreads, histories)
@@ -133,7 +131,7 @@ class Blend(Model[BlendSettings]):
         """Whether every component does."""
         return all(model.explains_cheaply for model in self.components)
 
-    def contributions(self, history: csr_matrix, items: np.ndarray) -> np.ndarray | None:
+    def _contributions(self, history: csr_matrix, items: np.ndarray) -> np.ndarray | None:
         """Return what each item of the history adds to the scores of components with such sums; None if none has.
 
         On the common scale and weighted; the sum is these components' part of the score, up to a constant of the user.

@@ -108,40 +108,38 @@ class BPR(Model[BPRSettings]):
         if start:
             training.take(start)
         seed = sampling_seed(self.seed, interactions, start)
-        with kernel_threads(training.threads(self.threads)):
-            for number in range(skipped_epochs(chosen.epochs, start) + 1, chosen.epochs + 1):
-                started, rate = perf_counter(), chosen.learning_rate * (1 - (number - 1) / chosen.epochs)
+        for number in range(skipped_epochs(chosen.epochs, start) + 1, chosen.epochs + 1):
+            started, rate = perf_counter(), chosen.learning_rate * (1 - (number - 1) / chosen.epochs)
+            with kernel_threads(1 if training.is_short else self.threads):
                 loss = training.epoch(number, rate, chosen.regularization, seed)
-                self.user_factors, self.item_factors, self.item_bias = training.export_arrays()
-                values = {"loss": loss, "rate": rate}
-                options.on_epoch(Epoch(number, chosen.epochs, perf_counter() - started, values))
+            self.user_factors, self.item_factors, self.item_bias = training.export_arrays()
+            values = {"loss": loss, "rate": rate}
+            options.on_epoch(Epoch(number, chosen.epochs, perf_counter() - started, values))
         if not (np.isfinite(self.user_factors).all() and np.isfinite(self.item_factors).all()):
             raise ValueError(f"{self.name}: the factors grew without bound; lower learning_rate")
 
-    def fold_in(self, histories: csr_matrix) -> np.ndarray:
+    def _fold_in(self, histories: csr_matrix) -> np.ndarray:
         """Find the factors of users who were not in training, float32 (block, K), by gradient steps with fixed items.
 
         A user's factors depend only on the history and the seed.
         """
-        histories, chosen, factors = self.check_histories(histories), self.params, self.params.factors
+        chosen, factors = self.params, self.params.factors
         out = np.zeros((histories.shape[0], row_width(factors)), dtype=np.float32)
         out[:, factors] = 1.0
         likes = as_read_only(histories.indptr, np.int64), as_read_only(histories.indices, np.int32)
         items, draws = self.compute_once("rows", self._item_rows), self.compute_once("draws", self._negative_draws)
         streams = np.uint64(self.seed), purpose("bpr fold-in negatives")
         steps = np.float32(chosen.learning_rate), np.float32(chosen.regularization), chosen.fold_in_epochs
-        with kernel_threads(self.threads):
-            compile_fold_in_kernel(row_width(factors))(likes, items, draws, streams, factors, steps, out)
+        compile_fold_in_kernel(row_width(factors))(likes, items, draws, streams, factors, steps, out)
         return out[:, :factors].copy()
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
         rows = self._user_rows(histories, users)
-        with kernel_threads(self.threads):
-            return dense_times(rows, self.compute_once("columns", self._columns))
+        return dense_times(rows, self.compute_once("columns", self._columns))
 
     def _user_rows(self, histories: csr_matrix, users: np.ndarray | None) -> np.ndarray:
         """Return the users' factors and ones, by which the items' biases are multiplied, float32 (block, K + 1)."""
-        rows = self.fold_in_users(histories) if users is None else np.asarray(self.user_factors[users])
+        rows = self.fold_in(histories) if users is None else np.asarray(self.user_factors[users])
         return np.concatenate([rows, np.ones((len(rows), 1), dtype=np.float32)], axis=1)
 
     def _item_rows(self) -> np.ndarray:

@@ -72,12 +72,10 @@ class Training:
         total, count = loss.sum(axis=0)
         return float(total / max(count, 1.0))
 
-    def threads(self, most: int) -> int:
-        """On how many threads, of at most so many, an epoch is fastest: its samples are run in CELLS steps or more.
-
-        The factors do not depend on it.
-        """
-        return most if min(int(self.first[-1]), SAMPLES) * self.users.shape[1] >= CELLS * SHORT_EPOCH_SAMPLES else 1
+    @property
+    def is_short(self) -> bool:
+        """Whether an epoch, whose samples are run in CELLS steps or more, is fastest on one thread."""
+        return min(int(self.first[-1]), SAMPLES) * self.users.shape[1] < CELLS * SHORT_EPOCH_SAMPLES
 
     def export_arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Factors of users, factors of items, biases of items, in the order of the training matrix."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Self
 
 import numpy as np
+from numba import get_num_threads
 from scipy.sparse import csr_matrix
 
 from oneclass.models.numerics.column_moments import exact_degree_weights
@@ -75,23 +76,21 @@ class DenseSquare:
 
     Attributes:
         matrix: float32 (items, items).
-        threads: for products.
         columns: of a block that `multiply` takes best.
     """
 
     matrix: np.ndarray
-    threads: int
     columns: ClassVar[int] = WIDE
 
     @classmethod
-    def of(cls, pattern: csr_matrix, user_exponent: float, item_exponent: float, threads: int) -> Self:
+    def of(cls, pattern: csr_matrix, user_exponent: float, item_exponent: float) -> Self:
         """The square of `NormalizedGraph.of` these, summed in float64; the matrix is read as zeros and ones."""
         items = pattern.shape[1]
         of_users = exact_degree_weights(np.diff(pattern.indptr), 2 * user_exponent)
         of_items = degree_powers(np.bincount(pattern.indices, minlength=items), -item_exponent)
-        matrix = lower_gram(pattern, of_users, np.zeros(items), of_items, threads)
+        matrix = lower_gram(pattern, of_users, np.zeros(items), of_items)
         mirror_lower(matrix)
-        return cls(matrix, threads)
+        return cls(matrix)
 
     def over(self, eigenvalue: float) -> Self:
         """S divided by a number, in place."""
@@ -124,7 +123,7 @@ class DenseSquare:
 
     def _map_rows(self, work: Callable[[int], None]) -> None:
         """Call a function with the first of every WIDE rows, the last ones before the others."""
-        with single_threaded_blas(), ThreadPoolExecutor(self.threads) as pool:
+        with single_threaded_blas(), ThreadPoolExecutor(get_num_threads()) as pool:
             list(pool.map(work, reversed(range(0, len(self.matrix), WIDE))))
 
 

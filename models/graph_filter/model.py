@@ -49,7 +49,7 @@ from oneclass.models.memory_estimates import FitCost, LogSize
 from oneclass.models.numerics.matmul import dense_times, pattern_times
 from oneclass.models.numerics.popularity_fallback import fallback_factors, fill_popularity_fallback
 from oneclass.models.numerics.sequential_histories import recency_weights
-from oneclass.models.numerics.threads import kernel_threads, single_threaded_blas
+from oneclass.models.numerics.threads import single_threaded_blas
 from oneclass.models.numerics.validation import single_item_histories
 
 SMALL_FILTER = 1 << 25  # numbers of a filter that is always formed: 128 MB, 5,792 items
@@ -136,11 +136,11 @@ class GraphFilter(Model[GraphFilterSettings]):
         self.eigenvalue, self.weights = 1.0, NOT_FORMED
         self.vectors = np.zeros((self.item_count, 0), dtype=np.float32)
         squared = uses_dense_square(self.item_count, interactions.nnz)
-        graph = DenseSquare.of(self.edges, *self._exponents(), self.threads) if squared else self._normalize_graph()
+        graph = DenseSquare.of(self.edges, *self._exponents()) if squared else self._normalize_graph()
         assert chosen.vectors is not None  # by `resolve`
         wanted = chosen.vectors if chosen.low_pass else 0
         if wanted or chosen.sharpening:
-            with kernel_threads(self.threads), single_threaded_blas():
+            with single_threaded_blas():
                 values, vectors = top_eigenvectors(graph, self.edges.shape, max(wanted, 1), PASSES, self.seed)
             self.eigenvalue, self.vectors = float(values[0]), np.ascontiguousarray(vectors[:, :wanted])
         if forms_filter(self.item_count, interactions.nnz):
@@ -153,23 +153,21 @@ class GraphFilter(Model[GraphFilterSettings]):
             return self._filter(single_item_histories(np.arange(self.item_count), self.item_count), graph)
         (before, after), (into, out_of) = self._make_low_pass(graph), self._degree_scales()
         formed, first = graph.sharpen(self.params.sharpening or 0.0), before * self.vectors
-        with kernel_threads(self.threads):
-            for start in range(0, len(formed), WIDE):
-                rows = formed[start : start + WIDE]
-                rows *= into[start : start + WIDE]
-                rows *= out_of[:, 0]
-                rows += dense_times(first[start : start + WIDE], after)
+        for start in range(0, len(formed), WIDE):
+            rows = formed[start : start + WIDE]
+            rows *= into[start : start + WIDE]
+            rows *= out_of[:, 0]
+            rows += dense_times(first[start : start + WIDE], after)
         return formed
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
-        with kernel_threads(self.threads):
-            if len(self.weights):
-                of_entries = recency_weights(histories, self.params.recency_exponent)
-                scores = pattern_times(histories, self.weights, of_entries)
-            else:
-                scores = self._filter(histories, self._graph())
-            below = self.compute_once("below", lambda: fallback_factors(self.item_degrees))
-            return fill_popularity_fallback(scores, self.item_degrees, below)
+        if len(self.weights):
+            of_entries = recency_weights(histories, self.params.recency_exponent)
+            scores = pattern_times(histories, self.weights, of_entries)
+        else:
+            scores = self._filter(histories, self._graph())
+        below = self.compute_once("below", lambda: fallback_factors(self.item_degrees))
+        return fill_popularity_fallback(scores, self.item_degrees, below)
 
     def _filter(self, histories: csr_matrix, graph: NormalizedGraph) -> np.ndarray:
         """Return x F, float32 (block, items), passing each history x through the graph."""
@@ -177,18 +175,17 @@ class GraphFilter(Model[GraphFilterSettings]):
         into, out_of = self._degree_scales()
         before, after = self.compute_once("low-pass", lambda: self._make_low_pass(graph))
         indptr, indices = histories.indptr, histories.indices
-        with kernel_threads(self.threads):
-            scores = dense_times(pattern_times(histories, self.vectors, of_entries * before[indices, 0]), after)
-            rows = np.repeat(np.arange(len(scores)), np.diff(indptr))
-            for start in range(0, len(scores), COLUMNS):
-                some = scores[start : start + COLUMNS]
-                entries = slice(indptr[start], indptr[start + len(some)])
-                block = np.zeros((self.item_count, len(some)), dtype=np.float32)
-                block[indices[entries], rows[entries] - start] = of_entries[entries] * into[indices[entries], 0]
-                block = self._sharpen(graph.multiply(block), graph)
-                block *= out_of
-                for first in range(0, len(block), TURNED):
-                    some[:, first : first + TURNED] += block[first : first + TURNED].T
+        scores = dense_times(pattern_times(histories, self.vectors, of_entries * before[indices, 0]), after)
+        rows = np.repeat(np.arange(len(scores)), np.diff(indptr))
+        for start in range(0, len(scores), COLUMNS):
+            some = scores[start : start + COLUMNS]
+            entries = slice(indptr[start], indptr[start + len(some)])
+            block = np.zeros((self.item_count, len(some)), dtype=np.float32)
+            block[indices[entries], rows[entries] - start] = of_entries[entries] * into[indices[entries], 0]
+            block = self._sharpen(graph.multiply(block), graph)
+            block *= out_of
+            for first in range(0, len(block), TURNED):
+                some[:, first : first + TURNED] += block[first : first + TURNED].T
         return scores
 
     def _sharpen(self, block: np.ndarray, graph: NormalizedGraph | DenseSquare) -> np.ndarray:
@@ -207,10 +204,9 @@ class GraphFilter(Model[GraphFilterSettings]):
         gamma, low_pass, (into, out_of) = self.params.low_pass_exponent, self.params.low_pass, self._degree_scales()
         assert gamma is not None and low_pass is not None  # by `resolve`
         after = np.float32(low_pass) * self._degree_powers(gamma) * self.vectors
-        with kernel_threads(self.threads):
-            for start in range(0, after.shape[1] if self.params.sharpening else 0, graph.columns):
-                some = slice(start, start + graph.columns)
-                after[:, some] = out_of * self._sharpen(into * np.ascontiguousarray(after[:, some]), graph)
+        for start in range(0, after.shape[1] if self.params.sharpening else 0, graph.columns):
+            some = slice(start, start + graph.columns)
+            after[:, some] = out_of * self._sharpen(into * np.ascontiguousarray(after[:, some]), graph)
         return self._degree_powers(-gamma), np.ascontiguousarray(after.T)
 
     @property
@@ -218,7 +214,7 @@ class GraphFilter(Model[GraphFilterSettings]):
         """Whether the filter is formed; otherwise contributions take passes over all edges."""
         return len(self.weights) > 0
 
-    def contributions(self, history: csr_matrix, items: np.ndarray) -> np.ndarray:
+    def _contributions(self, history: csr_matrix, items: np.ndarray) -> np.ndarray:
         """Return the columns `items` of the filter at the items of the history, times their recency weights.
 
         Their sum is the score, unless all are zero.
@@ -230,9 +226,8 @@ class GraphFilter(Model[GraphFilterSettings]):
         before, after = self.compute_once("low-pass", lambda: self._make_low_pass(graph))
         columns = np.zeros((self.item_count, len(items)), dtype=np.float32)
         columns[items, np.arange(len(items))] = out_of[items, 0]
-        with kernel_threads(self.threads):
-            columns = graph.multiply(self._sharpen(columns, graph))[liked]
-            low = dense_times(before[liked] * self.vectors[liked], np.ascontiguousarray(after[:, items]))
+        columns = graph.multiply(self._sharpen(columns, graph))[liked]
+        low = dense_times(before[liked] * self.vectors[liked], np.ascontiguousarray(after[:, items]))
         return of_entries * (into[liked] * columns + low)
 
     def _graph(self) -> NormalizedGraph:

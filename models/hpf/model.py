@@ -60,7 +60,6 @@ from oneclass.models.hpf.ascent import (
 from oneclass.models.memory_estimates import FitCost, LogSize
 from oneclass.models.numerics.matmul import dense_times
 from oneclass.models.numerics.partition import partition_evenly
-from oneclass.models.numerics.threads import kernel_threads
 from oneclass.models.settings import ModelSettings, NumericRange, SearchSpace
 
 TOLERANCE = 1e-5  # a fit ends where the relative change of the bound falls below this
@@ -150,9 +149,8 @@ class HPF(Model[HPFSettings]):
             # updated in place, so that `on_epoch` may call `scores`
             self.user_shape, self.user_rate, self.activity_rate = users.posterior
             self.item_shape, self.item_rate, self.popularity_rate = self._items.posterior
-            with kernel_threads(self.threads):
-                ascent = Ascent(edges, users, self._items)
-                bounds = np.array(list(self._run_ascent(ascent, (number, starts), options.on_epoch)))
+            ascent = Ascent(edges, users, self._items)
+            bounds = np.array(list(self._run_ascent(ascent, (number, starts), options.on_epoch)))
             if best is None or bounds[-1] > best[0][-1]:
                 best = bounds, self.user_posterior, self._items
         assert best is not None
@@ -201,27 +199,25 @@ class HPF(Model[HPFSettings]):
         """lambda_shp, lambda_rte and tau_rte."""
         return GammaParameters(self.item_shape, self.item_rate, self.popularity_rate)
 
-    def fold_in(self, histories: csr_matrix) -> np.ndarray:
+    def _fold_in(self, histories: csr_matrix) -> np.ndarray:
         """Find E theta, float32 (users, K), by coordinate ascent on gamma and kappa with fixed items."""
         settings = self.params
         means = np.empty((histories.shape[0], settings.factors), dtype=np.float32)
-        history = to_edge_arrays(_with_counts_of_one(self.check_histories(histories)))
-        with kernel_threads(self.threads):
-            kernels.fold_in(
-                history,
-                self._items.factors,
-                self._items.total,
-                settings.user_prior.of_rows,
-                (FOLD_IN_UPDATES, FOLD_IN_TOLERANCE),
-                partition_evenly(len(means), SHARDS),
-                means,
-            )
+        history = to_edge_arrays(_with_counts_of_one(histories))
+        kernels.fold_in(
+            history,
+            self._items.factors,
+            self._items.total,
+            settings.user_prior.of_rows,
+            (FOLD_IN_UPDATES, FOLD_IN_TOLERANCE),
+            partition_evenly(len(means), SHARDS),
+            means,
+        )
         return means
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
-        means = self.fold_in_users(histories) if users is None else self.user_shape[users] / self.user_rate[users]
-        with kernel_threads(self.threads):
-            return dense_times(means, self.compute_once("columns", lambda: np.ascontiguousarray(self.item_vectors().T)))
+        means = self.fold_in(histories) if users is None else self.user_shape[users] / self.user_rate[users]
+        return dense_times(means, self.compute_once("columns", lambda: np.ascontiguousarray(self.item_vectors().T)))
 
     def item_vectors(self) -> np.ndarray:
         """Return the means of the items' factors."""
@@ -229,8 +225,7 @@ class HPF(Model[HPFSettings]):
 
     def _restore(self, arrays: dict[str, np.ndarray]) -> None:
         super()._restore(arrays)
-        with kernel_threads(self.threads):
-            self._items = GammaFactors(self.params.item_prior, GammaParameters(*map(np.array, self.item_posterior)))
+        self._items = GammaFactors(self.params.item_prior, GammaParameters(*map(np.array, self.item_posterior)))
 
 
 def _with_counts_of_one(matrix: csr_matrix) -> csr_matrix:

@@ -10,6 +10,7 @@ from time import perf_counter
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from numba import get_num_threads
 from pydantic import Field
 from scipy.sparse import csr_matrix
 
@@ -20,7 +21,6 @@ from oneclass.models.numerics.column_moments import Rescaling, column_moments, m
 from oneclass.models.numerics.gram_inverse import regularized_inverse
 from oneclass.models.numerics.matmul import dense_times
 from oneclass.models.numerics.spd_inverse import TILE, work_bytes
-from oneclass.models.numerics.threads import kernel_threads
 from oneclass.models.settings import (
     Choice,
     ModelSettings,
@@ -144,18 +144,17 @@ class MRFDense(ItemWeights[MRFDenseSettings]):
         rescaled = rescale_columns(moments, self.params.alpha, self.params.centred, self.params.popularity_discount)
         l2 = self.params.l2
         assert l2 is not None  # by `resolve`
-        matrix = regularized_inverse(interactions, moments, rescaled, l2, self.threads)
-        _to_weights(matrix, rescaled, self.threads)
+        matrix = regularized_inverse(interactions, moments, rescaled, l2)
+        _to_weights(matrix, rescaled)
         self.weights = matrix
         self.offset = np.zeros(len(matrix), dtype=np.float32)
         if self.params.intercept:
-            with kernel_threads(self.threads):
-                mean = moments.mean * rescaled.back / rescaled.scale
-                self.offset[:] = mean - dense_times(moments.mean[None].astype(np.float32), matrix)[0]
+            mean = moments.mean * rescaled.back / rescaled.scale
+            self.offset[:] = mean - dense_times(moments.mean[None].astype(np.float32), matrix)[0]
         options.on_epoch(Epoch(1, 1, perf_counter() - started))
 
 
-def _to_weights(inverse: np.ndarray, rescaled: Rescaling, threads: int) -> None:
+def _to_weights(inverse: np.ndarray, rescaled: Rescaling) -> None:
     """Eq. 4 in place: from the lower triangle of C, fill all of B_ij = -C_ij / C_jj back_j / scale_i."""
     size = len(inverse)
     of_row = (1 / rescaled.scale).astype(np.float32)
@@ -170,7 +169,7 @@ def _to_weights(inverse: np.ndarray, rescaled: Rescaling, threads: int) -> None:
         inverse[others, rows] = tile.T * of_row[others, None] * of_column[rows]
         inverse[at] = tile * of_row[rows, None] * of_column[others]
 
-    with ThreadPoolExecutor(threads) as pool:
+    with ThreadPoolExecutor(get_num_threads()) as pool:
         list(pool.map(fill, [(rows, others) for rows in blocks for others in blocks if others.start <= rows.start]))
     np.fill_diagonal(inverse, 0.0)
 

@@ -128,13 +128,13 @@ class MRFSparse(ItemWeights[MRFSparseSettings]):
         gram = gram_rows(interactions, moments.weights, rescaled.shift, rescaled.factor)
         held = np.empty((0, 0), dtype=np.float32)
         if _holds_gram(LogSize.of(interactions)):
-            held = sum_lower(gram, self.threads)
+            held = sum_lower(gram)
             mirror_lower(held)
         assert self.params.l2 is not None and self.params.density is not None  # by `resolve`
-        pattern = pattern_of_density(gram, held, self.params.density, MAX_IN_COLUMN, self.threads)
+        pattern = pattern_of_density(gram, held, self.params.density, MAX_IN_COLUMN)
         chosen = plan_blocks(pattern, self.params.r)
-        solved = iterate_inverses(gram, held, pattern, *chosen, self.params.l2, self.threads)
-        return pattern, average_estimates(pattern, solved, self.threads)
+        solved = iterate_inverses(gram, held, pattern, *chosen, self.params.l2)
+        return pattern, average_estimates(pattern, solved)
 
 
 def _holds_gram(log: LogSize) -> bool:

@@ -7,6 +7,7 @@ collected for one batch of blocks at a time, so that they take a fixed amount of
 from collections.abc import Iterable, Iterator
 
 import numpy as np
+from numba import get_num_threads
 from scipy.sparse import csc_matrix, csr_matrix
 
 from oneclass.models.mrf.sparse_kernels import (
@@ -21,7 +22,6 @@ from oneclass.models.mrf.sparse_pattern import Pattern
 from oneclass.models.numerics.gram import GramRows
 from oneclass.models.numerics.matmul import as_read_only
 from oneclass.models.numerics.partition import partition_by_budget
-from oneclass.models.numerics.threads import kernel_threads
 
 BATCH_ENTRIES = 1 << 27  # float32 numbers in the matrices of a batch: 512 MiB; no bit depends on it
 
@@ -57,7 +57,6 @@ def iterate_inverses(
     leaders: np.ndarray,
     dependents: np.ndarray,
     l2: float,
-    threads: int,
 ) -> Iterator[tuple[ItemBlocks, np.ndarray]]:
     """Batches of blocks, each with the columns of their inverses, float32; those of a batch are overwritten by the
     next.
@@ -70,15 +69,14 @@ def iterate_inverses(
     batches = list(partition_by_budget(numbers, BATCH_ENTRIES))
     # all batches use the same memory, because the first access to a page is slow
     room = np.empty(max((numbers[batch].sum() for batch in batches), default=0), dtype=np.float32)
-    workers = max(1, threads)
+    workers = get_num_threads()
     for batch in batches:
         block, places = _sort_blocks(_list_blocks(pattern, leaders[batch], dependents[batch]), len(pattern.indptr) - 1)
         middle = block.triangles[-1]
         triangles, columns = room[:middle], room[middle : middle + block.columns[-1]]
         sound = np.empty(len(block.sizes), dtype=np.bool_)
-        with kernel_threads(threads):
-            fill_triangles(gram, held, block, places, np.float32(l2), workers, triangles)
-            solve_inverse_columns(block, workers, triangles, columns, sound)
+        fill_triangles(gram, held, block, places, np.float32(l2), workers, triangles)
+        solve_inverse_columns(block, workers, triangles, columns, sound)
         if not sound.all():
             raise ValueError(
                 f"the covariances of the neighbours of item {leaders[batch][np.argmin(sound)]} "
@@ -87,7 +85,7 @@ def iterate_inverses(
         yield block, columns
 
 
-def average_estimates(pattern: Pattern, solved: Iterable[tuple[ItemBlocks, np.ndarray]], threads: int) -> csc_matrix:
+def average_estimates(pattern: Pattern, solved: Iterable[tuple[ItemBlocks, np.ndarray]]) -> csc_matrix:
     """Step 3 and the averages: B of the rescaled columns.
 
     Args:
@@ -100,8 +98,7 @@ def average_estimates(pattern: Pattern, solved: Iterable[tuple[ItemBlocks, np.nd
     sums = np.zeros(len(indices), dtype=np.float32)
     counts = np.zeros(len(sums), dtype=np.int32)
     for block, columns in solved:
-        with kernel_threads(threads):
-            add_estimates(block, as_read_only(columns, np.float32), indptr, indices, max(1, threads), sums, counts)
+        add_estimates(block, as_read_only(columns, np.float32), indptr, indices, get_num_threads(), sums, counts)
     items = len(pattern.indptr) - 1
     return csc_matrix((sums / np.maximum(counts, 1), indices, indptr), shape=(items, items))
 

@@ -7,11 +7,10 @@ or has no rows where the matrix is not held in memory: then each row is summed w
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit, prange
+from numba import get_num_threads, njit, prange
 
 from oneclass.models.numerics.gram import GramRows, add_row, rescale_row
 from oneclass.models.numerics.matmul import as_read_only
-from oneclass.models.numerics.threads import kernel_threads
 from oneclass.models.numerics.top_k import find_largest
 
 CANDIDATE_ENTRIES = 1 << 23  # entries of a chunk of rows: 96 MB
@@ -39,7 +38,7 @@ class Pattern:
 
 
 def find_neighbours(
-    gram: GramRows, held: np.ndarray, rows: np.ndarray, threshold: float, max_in_column: int, threads: int
+    gram: GramRows, held: np.ndarray, rows: np.ndarray, threshold: float, max_in_column: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """The neighbours of each row above the threshold, at most `max_in_column` - 1, largest first.
 
@@ -57,26 +56,25 @@ def find_neighbours(
     sizes = np.empty(found.shape, dtype=np.float32)
     for start in range(0, len(rows), chunk):
         part = slice(start, min(start + chunk, len(rows)))
-        with kernel_threads(threads):
-            _collect_neighbours(
-                gram,
-                held,
-                as_read_only(rows[part], np.int64),
-                threshold,
-                most,
-                max(1, threads),
-                counts[part],
-                found,
-                sizes,
-                diagonal[part],
-            )
+        _collect_neighbours(
+            gram,
+            held,
+            as_read_only(rows[part], np.int64),
+            threshold,
+            most,
+            get_num_threads(),
+            counts[part],
+            found,
+            sizes,
+            diagonal[part],
+        )
         filled = np.arange(width) < counts[part, None]
         neighbours.append(found[: len(filled)][filled])
         values.append(sizes[: len(filled)][filled])
     return counts, np.concatenate(neighbours), np.concatenate(values), diagonal
 
 
-def pattern_of_density(gram: GramRows, held: np.ndarray, density: float, max_in_column: int, threads: int) -> Pattern:
+def pattern_of_density(gram: GramRows, held: np.ndarray, density: float, max_in_column: int) -> Pattern:
     """The pattern with the lowest threshold that keeps at most the share `density` of all entries, with the diagonal.
 
     A threshold is guessed from a sample of rows, so that somewhat more entries than wanted lie above it. These are
@@ -85,13 +83,11 @@ def pattern_of_density(gram: GramRows, held: np.ndarray, density: float, max_in_
     items = len(gram.factor)
     wanted = max(0, int(density * items * items) - items)
     sample = np.argsort(-np.diff(gram.item_indptr), kind="stable")[:: max(1, items // SAMPLE_ROWS)]
-    seen = find_neighbours(gram, held, sample, 0.0, max_in_column, threads)[2]
+    seen = find_neighbours(gram, held, sample, 0.0, max_in_column)[2]
     guessed = int(SAMPLE_MARGIN * wanted * len(sample) / items) + 1
     while True:
         guess = float(np.partition(seen, -guessed)[-guessed]) if guessed < len(seen) else 0.0
-        counts, neighbours, values, diagonal = find_neighbours(
-            gram, held, np.arange(items), guess, max_in_column, threads
-        )
+        counts, neighbours, values, diagonal = find_neighbours(gram, held, np.arange(items), guess, max_in_column)
         if len(values) > wanted or guess == 0:
             break
         guessed *= 2

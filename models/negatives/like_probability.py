@@ -145,7 +145,7 @@ def _put_sigmoid(logits: np.ndarray, values: np.ndarray) -> None:
 
 
 def compute_scores(
-    logits: np.ndarray, names: tuple[str, ...], popularity: np.ndarray, log_popularity: np.ndarray, threads: int
+    logits: np.ndarray, names: tuple[str, ...], popularity: np.ndarray, log_popularity: np.ndarray
 ) -> Iterator[np.ndarray]:
     """Some of the scores that a model with a like probability has, new float32 arrays (users, items), one by one.
 
@@ -158,7 +158,7 @@ def compute_scores(
 
     def put_by(work: Callable[[np.ndarray, np.ndarray], object], source: np.ndarray) -> np.ndarray:
         made = np.empty_like(source)
-        map_row_blocks(work, threads, source, made)
+        map_row_blocks(work, source, made)
         return made
 
     like = None

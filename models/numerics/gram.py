@@ -8,11 +8,10 @@ and rescaled by is in `models.numerics.column_moments`.
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit, prange
+from numba import get_num_threads, njit, prange
 from scipy.sparse import csr_matrix
 
 from oneclass.models.numerics.matmul import as_read_only
-from oneclass.models.numerics.threads import kernel_threads
 
 
 class GramRows(NamedTuple):
@@ -93,7 +92,6 @@ def lower_gram(
     weights: np.ndarray,
     shift: np.ndarray,
     factor: np.ndarray,
-    threads: int,
 ) -> np.ndarray:
     """factor_a factor_b (sum_m w_m x_ma x_mb - shift_a shift_b) for b <= a, and zeros above.
 
@@ -106,14 +104,13 @@ def lower_gram(
     Returns:
         float32 (items, items), C order.
     """
-    return sum_lower(gram_rows(interactions, weights, shift, factor), threads)
+    return sum_lower(gram_rows(interactions, weights, shift, factor))
 
 
-def sum_lower(gram: GramRows, threads: int) -> np.ndarray:
+def sum_lower(gram: GramRows) -> np.ndarray:
     """The matrix of `lower_gram`, from its `GramRows`."""
     out = np.zeros((len(gram.factor),) * 2, dtype=np.float32)
-    with kernel_threads(threads):
-        _fill_rows(gram, order_by_cost(gram), max(1, threads), out)
+    _fill_rows(gram, order_by_cost(gram), get_num_threads(), out)
     return out
 
 

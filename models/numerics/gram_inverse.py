@@ -19,7 +19,6 @@ from oneclass.models.numerics.column_moments import ColumnMoments, Rescaling
 from oneclass.models.numerics.gram import lower_gram
 from oneclass.models.numerics.matmul import pattern_times
 from oneclass.models.numerics.spd_inverse import invert_lower
-from oneclass.models.numerics.threads import kernel_threads
 
 MAX_USER_ITEM_RATIO = (
     0.9  # invert over users if they are fewer than this share of the items: only then the products with Y pay
@@ -32,7 +31,6 @@ def regularized_inverse(
     moments: ColumnMoments,
     rescaled: Rescaling,
     l2: float,
-    threads: int,
 ) -> np.ndarray:
     """The lower triangle of (Y'Y + l2 I)^-1; the numbers above the diagonal mean nothing.
 
@@ -49,30 +47,28 @@ def regularized_inverse(
         ValueError: the matrix to invert is not positive definite in float32.
     """
     if moments.users < MAX_USER_ITEM_RATIO * interactions.shape[1]:
-        return _inverse_over_users(interactions[moments.weights > 0], moments, rescaled, l2, threads)
-    gram = lower_gram(interactions, moments.weights, rescaled.shift, rescaled.factor, threads)
-    return inverse_of_gram(gram, l2, threads)
+        return _inverse_over_users(interactions[moments.weights > 0], moments, rescaled, l2)
+    gram = lower_gram(interactions, moments.weights, rescaled.shift, rescaled.factor)
+    return inverse_of_gram(gram, l2)
 
 
-def inverse_of_gram(gram: np.ndarray, l2: float, threads: int) -> np.ndarray:
+def inverse_of_gram(gram: np.ndarray, l2: float) -> np.ndarray:
     """The lower triangle of (Y'Y + l2 I)^-1 in the place of that of Y'Y, float32 (items, items).
 
     Raises:
         ValueError: the matrix to invert is not positive definite in float32.
     """
     gram.flat[:: len(gram) + 1] += np.float32(l2)
-    invert_lower(gram, threads)
+    invert_lower(gram)
     return gram
 
 
-def _inverse_over_users(
-    active: csr_matrix, moments: ColumnMoments, rescaled: Rescaling, l2: float, threads: int
-) -> np.ndarray:
+def _inverse_over_users(active: csr_matrix, moments: ColumnMoments, rescaled: Rescaling, l2: float) -> np.ndarray:
     """The same, from an inverse over users; each row of `active` has an edge."""
     root = np.sqrt(moments.weights[moments.weights > 0])
     values = np.repeat(root, np.diff(active.indptr)) * rescaled.factor[active.indices]
     y = csr_matrix((values, active.indices, active.indptr), shape=active.shape)
-    matrix = lower_gram(active.T.tocsr(), rescaled.factor**2, np.zeros(len(root)), root, threads)
+    matrix = lower_gram(active.T.tocsr(), rescaled.factor**2, np.zeros(len(root)), root)
     q = root * np.sqrt(moments.unit / moments.users)
     if rescaled.shift.any():
         along = y @ (y.T @ q)
@@ -80,12 +76,12 @@ def _inverse_over_users(
         for rows in _iterate_blocks(len(q)):
             matrix[rows] -= (q[rows, None] * along + along[rows, None] * q).astype(np.float32)
     matrix.flat[:: len(matrix) + 1] += np.float32(l2)
-    invert_lower(matrix, threads)
+    invert_lower(matrix)
     mirror_lower(matrix)
     if rescaled.shift.any():
         for rows in _iterate_blocks(len(q)):
             matrix[rows] -= (q[rows, None] * q / l2).astype(np.float32)
-    return _back_to_items(y, matrix, l2, threads)
+    return _back_to_items(y, matrix, l2)
 
 
 def mirror_lower(matrix: np.ndarray) -> None:
@@ -96,16 +92,15 @@ def mirror_lower(matrix: np.ndarray) -> None:
         matrix[: rows.start, rows] = matrix[rows, : rows.start].T
 
 
-def _back_to_items(y: csr_matrix, over_users: np.ndarray, l2: float, threads: int) -> np.ndarray:
+def _back_to_items(y: csr_matrix, over_users: np.ndarray, l2: float) -> np.ndarray:
     """(I - Y' M Y) / l2 on and below the diagonal, a block of columns at a time."""
     of_items = csr_matrix(y.T, dtype=np.float32)
     of_items.sort_indices()
     out = np.empty((y.shape[1],) * 2, dtype=np.float32)
     for block in _iterate_blocks(len(out)):
-        with kernel_threads(threads):
-            of_block = pattern_times(of_items[block], over_users, of_items[block].data)
-            below = of_items[block.start :]
-            np.divide(pattern_times(below, of_block.T, below.data), -l2, out=out[block.start :, block])
+        of_block = pattern_times(of_items[block], over_users, of_items[block].data)
+        below = of_items[block.start :]
+        np.divide(pattern_times(below, of_block.T, below.data), -l2, out=out[block.start :, block])
     out.flat[:: len(out) + 1] += np.float32(1 / l2)
     return out
 

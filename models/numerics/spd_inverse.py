@@ -17,6 +17,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+from numba import get_num_threads
 from scipy.linalg import lapack
 
 from oneclass.models.numerics.threads import single_threaded_blas
@@ -30,7 +31,7 @@ def work_bytes(size: int) -> int:
     return 4 * tile * (2 * size + 3 * tile)  # a thread's scratch, the inverse of the pivot, and a copy of it
 
 
-def invert_lower(matrix: np.ndarray, threads: int, tile: int = TILE) -> None:
+def invert_lower(matrix: np.ndarray, tile: int = TILE) -> None:
     """Replace the lower triangle of a symmetric positive definite matrix by that of its inverse.
 
     The upper triangle is not read, and is overwritten with numbers of no meaning. Work space: 2 n `tile` numbers, and
@@ -38,14 +39,13 @@ def invert_lower(matrix: np.ndarray, threads: int, tile: int = TILE) -> None:
 
     Args:
         matrix: float32 (n, n), C order.
-        threads: number of tiles that are worked on at once; the result does not depend on it.
 
     Raises:
         ValueError: the matrix is not positive definite in float32.
     """
     size = len(matrix)
     blocks = [slice(start, min(start + tile, size)) for start in range(0, size, tile)]
-    with single_threaded_blas(), ThreadPoolExecutor(threads) as pool:
+    with single_threaded_blas(), ThreadPoolExecutor(get_num_threads()) as pool:
         tiles = _Tiles(matrix, blocks, pool)
         for pivot in blocks:
             tiles.eliminate(pivot)

@@ -45,7 +45,6 @@ ROW_BLOCK_ENTRIES = (
 )  # numbers of an array that `map_row_blocks` takes at a time; of fewer, two threads take longer than one
 _kernel_lock = threading.RLock() if NUMBA_CONFIG.THREADING_LAYER == "workqueue" else contextlib.nullcontext()
 _blas_lock = threading.RLock()
-_thread_state = threading.local()  # `threads`, of the block that a thread is in, and `most`, that its blocks may have
 _numba_parallel: Any = importlib.import_module("numba.np.ufunc.parallel")
 _forked_from_threads = threading.Event()  # set in a process that was forked from one with OpenMP's threads
 
@@ -68,38 +67,25 @@ def _refuse_forked_process() -> None:
 
 
 @contextlib.contextmanager
-def kernel_threads(count: int) -> Generator[None]:
-    """Run the block's numba kernels on `count` threads, or on as many as numba was started with, or `limit_threads`
-    left.
+def limit_threads(count: int) -> Generator[None]:
+    """Run the block on at most `count` threads, and on no more than an outer block has.
+
+    numba keeps the number for each Python thread. `numba.get_num_threads` reads it, also for pools of Python threads.
     """
-    wanted, outer = (
-        max(1, min(count, NUMBA_CONFIG.NUMBA_NUM_THREADS, _thread_limit())),
-        getattr(_thread_state, "threads", None),
-    )
-    if wanted == outer:  # a block within a block: to ask numba takes microseconds
-        yield
-        return
     _refuse_forked_process()
-    with _kernel_lock:
-        before = numba.get_num_threads()
-        numba.set_num_threads(wanted)
-        _thread_state.threads = wanted
-        try:
-            yield
-        finally:
-            _thread_state.threads = outer
-            numba.set_num_threads(before)
+    before = numba.get_num_threads()
+    numba.set_num_threads(max(1, min(count, before)))
+    try:
+        yield
+    finally:
+        numba.set_num_threads(before)
 
 
-def limit_threads(count: int) -> None:
-    """From now on, let what this Python thread calls have no more than so many threads: others are at work beside
-    it.
-    """
-    _thread_state.most = count
-
-
-def _thread_limit() -> int:
-    return getattr(_thread_state, "most", NUMBA_CONFIG.NUMBA_NUM_THREADS)
+@contextlib.contextmanager
+def kernel_threads(count: int) -> Generator[None]:
+    """Run the block as in `limit_threads`; where only one Python thread may run parallel kernels, wait for its turn."""
+    with _kernel_lock, limit_threads(count):
+        yield
 
 
 def parallel_calls(threads: int, calls: int) -> int:
@@ -107,14 +93,14 @@ def parallel_calls(threads: int, calls: int) -> int:
     return 1 if NUMBA_CONFIG.THREADING_LAYER == "workqueue" else max(1, min(threads, calls))
 
 
-def map_row_blocks(work: Callable[..., object], threads: int, *arrays: np.ndarray) -> None:
-    """Several passes by numpy over whole arrays, on some threads, each over a few rows at a time that stay in a cache.
+def map_row_blocks(work: Callable[..., object], *arrays: np.ndarray) -> None:
+    """Pass over whole arrays by numpy several times, on all threads, a few rows at a time that stay in a cache.
 
     Args:
         work: takes some rows of each array.
         arrays: (rows, columns), of one shape.
     """
-    threads, rows = min(threads, _thread_limit()), max(1, ROW_BLOCK_ENTRIES // max(1, arrays[0].shape[1]))
+    threads, rows = numba.get_num_threads(), max(1, ROW_BLOCK_ENTRIES // max(1, arrays[0].shape[1]))
     starts = range(0, len(arrays[0]), rows)
 
     def pass_over(of_thread: range) -> None:

@@ -38,7 +38,6 @@ from oneclass.models.negatives.like_probability import (
 )
 from oneclass.models.numerics.matmul import dense_times
 from oneclass.models.numerics.random_numbers import normals, purpose
-from oneclass.models.numerics.threads import kernel_threads
 from oneclass.models.paired_symbols.posterior import PairedSymbolsPosterior
 from oneclass.models.paired_symbols.settings import PairedSymbolsSettings
 from oneclass.models.paired_symbols.symbols import Symbols, blank_rows
@@ -91,17 +90,15 @@ class PairedSymbols(Model[PairedSymbolsSettings]):
 
     _items: Symbols | None = None
 
-    def fold_in(self, histories: csr_matrix) -> np.ndarray:
+    def _fold_in(self, histories: csr_matrix) -> np.ndarray:
         """Posterior rows of users who were not in training, float32 (block, 2 W), with the items fixed.
 
         The model does not define s_i for such a user. D' s_i = r c_i is used, which a training user with this history
         has if s stays at the shares of events.
         """
-        histories = self.check_histories(histories)
-        with kernel_threads(self.threads):
-            users = self._build_symbols(histories, self._blank_rows(histories.shape[0]), self.params.tau_u)
-            items, pseudo = self._item_symbols(), self.params.r * users.degrees
-            users.converge(items, pseudo, float(self.xi_star[0]), MAX_FOLD_IN_PASSES, FOLD_IN_TOLERANCE)
+        users = self._build_symbols(histories, self._blank_rows(histories.shape[0]), self.params.tau_u)
+        items, pseudo = self._item_symbols(), self.params.r * users.degrees
+        users.converge(items, pseudo, float(self.xi_star[0]), MAX_FOLD_IN_PASSES, FOLD_IN_TOLERANCE)
         return users.rows
 
     def _like(
@@ -131,17 +128,16 @@ class PairedSymbols(Model[PairedSymbolsSettings]):
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         settings = self.params
-        with kernel_threads(self.threads):
-            posterior, before = self._initial_posterior(interactions, options), np.inf
-            for number in range(1, settings.iterations + 1):
-                started = time.perf_counter()
-                bound = posterior.iterate(learn_selection=settings.learn_selection)
-                values = {"bound": bound, "xi_star": posterior.xi_star}
-                self._copy_posterior(posterior)
-                options.on_epoch(Epoch(number, settings.iterations, time.perf_counter() - started, values))
-                if has_converged(before, bound, TOLERANCE):
-                    break
-                before = bound
+        posterior, before = self._initial_posterior(interactions, options), np.inf
+        for number in range(1, settings.iterations + 1):
+            started = time.perf_counter()
+            bound = posterior.iterate(learn_selection=settings.learn_selection)
+            values = {"bound": bound, "xi_star": posterior.xi_star}
+            self._copy_posterior(posterior)
+            options.on_epoch(Epoch(number, settings.iterations, time.perf_counter() - started, values))
+            if has_converged(before, bound, TOLERANCE):
+                break
+            before = bound
 
     def _copy_posterior(self, posterior: PairedSymbolsPosterior) -> None:
         """Copy the current posterior into the model's arrays."""
@@ -184,10 +180,9 @@ class PairedSymbols(Model[PairedSymbolsSettings]):
     def _scores_of(
         self, names: tuple[str, ...], histories: csr_matrix, users: np.ndarray | None
     ) -> Iterator[np.ndarray]:
-        with kernel_threads(self.threads):
-            logits = put_log_odds(*self._products_and_biases(self._user_rows(histories, users), None))
+        logits = put_log_odds(*self._products_and_biases(self._user_rows(histories, users), None))
         popularity, weighted = self.compute_once("popularity", self._popularity_and_log)
-        return compute_scores(logits, names, popularity, weighted, self.threads)
+        return compute_scores(logits, names, popularity, weighted)
 
     def _popularity_and_log(self) -> tuple[np.ndarray, np.ndarray]:
         """Return psi and a log psi, float32 (items,) each."""
@@ -196,8 +191,7 @@ class PairedSymbols(Model[PairedSymbolsSettings]):
 
     def _moments(self, rows: np.ndarray, items: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         """Return E a and var a of every pair of users' rows and items (None: all items), float32 (users, items)."""
-        with kernel_threads(self.threads):
-            mean, variance, (b, b_variance), (c, c_variance) = self._products_and_biases(rows, items)
+        mean, variance, (b, b_variance), (c, c_variance) = self._products_and_biases(rows, items)
         mean += b[:, None]
         mean += c
         variance += b_variance[:, None]
@@ -249,7 +243,7 @@ class PairedSymbols(Model[PairedSymbolsSettings]):
         return rows[..., :k], rows[..., k], rows[..., width : width + k], rows[..., width + k]
 
     def _user_rows(self, histories: csr_matrix, users: np.ndarray | None) -> np.ndarray:
-        return self.fold_in_users(histories) if users is None else self.user_rows[users]
+        return self.fold_in(histories) if users is None else self.user_rows[users]
 
     def _item_symbols(self) -> Symbols:
         """Return the items as the fixed side of a fold-in (rows, shares, background cache), built once."""

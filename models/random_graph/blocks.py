@@ -28,7 +28,6 @@ from oneclass.models.distributed import UserBlock, UserBlocks, partition_users
 from oneclass.models.fit_options import FitOptions
 from oneclass.models.numerics.adjacency import copy_pattern
 from oneclass.models.numerics.partition import partition_shards
-from oneclass.models.numerics.threads import kernel_threads
 from oneclass.models.random_graph.inference import GraphSampler, HiddenGraph, RandomGraphPosterior, combine_bound
 from oneclass.models.random_graph.messages import (
     message_size,
@@ -52,21 +51,18 @@ class BlockConfig:
 
     settings: RandomGraphSettings
     seed: int
-    threads: int
 
 
 def bound_of_users(block: UserBlock, state: int, t: int, items: VertexPosterior, taus: PrecisionPosterior) -> float:
     """Return the block's terms of the bound (eq. 12)."""
-    with kernel_threads(block.config.threads):
-        graph = _draw_block_graph(block, len(items.mean), t)
-        return RandomGraphPosterior(VertexPosterior(**block.read(state)), items, taus).bound_of_users(graph)
+    graph = _draw_block_graph(block, len(items.mean), t)
+    return RandomGraphPosterior(VertexPosterior(**block.read(state)), items, taus).bound_of_users(graph)
 
 
 def sum_bias_message(block: UserBlock, state: int, t: int, items: VertexPosterior) -> np.ndarray:
     """Return the message for the items' biases (`models.random_graph.messages`), Algorithm 1, line 10."""
-    with kernel_threads(block.config.threads):
-        graph, users = _draw_block_graph(block, len(items.mean), t), VertexPosterior(**block.read(state))
-        return sum_bias_parameters(items.arrays, users.table(), *_group_by_item(graph))
+    graph, users = _draw_block_graph(block, len(items.mean), t), VertexPosterior(**block.read(state))
+    return sum_bias_parameters(items.arrays, users.table(), *_group_by_item(graph))
 
 
 def sum_message(
@@ -77,11 +73,10 @@ def sum_message(
     Returns:
         The message (`models.random_graph.messages`), and the users' sums for eq. 20.
     """
-    with kernel_threads(block.config.threads):
-        graph, users = _draw_block_graph(block, len(items.mean), t), VertexPosterior(**block.read(state))
-        RandomGraphPosterior(users, items, taus).update_users(graph, step)
-        block.write(state + 1, vars(users))
-        return sum_parameters(items.arrays, users.table(), *_group_by_item(graph)), users.squares()
+    graph, users = _draw_block_graph(block, len(items.mean), t), VertexPosterior(**block.read(state))
+    RandomGraphPosterior(users, items, taus).update_users(graph, step)
+    block.write(state + 1, vars(users))
+    return sum_parameters(items.arrays, users.table(), *_group_by_item(graph)), users.squares()
 
 
 def _draw_block_graph(block: UserBlock, items: int, t: int) -> HiddenGraph:

@@ -36,7 +36,6 @@ from oneclass.models.negatives.sampling import build_alias_table, degree_histogr
 from oneclass.models.numerics.adjacency import copy_pattern
 from oneclass.models.numerics.partition import partition_shards
 from oneclass.models.numerics.random_numbers import purpose
-from oneclass.models.numerics.threads import kernel_threads
 from oneclass.models.random_graph.blocks import BlockConfig, start_distributed_fit
 from oneclass.models.random_graph.inference import (
     T_EPSILON,
@@ -102,7 +101,7 @@ class RandomGraph(Model[RandomGraphSettings]):
         return FitCost.of_blocks(log, sizes, blocks, SECONDS_PER_EDGE)
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
-        with kernel_threads(self.threads), self._run_iterations(interactions, options) as iterate:
+        with self._run_iterations(interactions, options) as iterate:
             bounds: list[float] = []
             skipped = min(self._burn_in_end() - 1, skipped_epochs(self.params.iterations, options.start))
             for t, step in enumerate(step_sizes(self.params.iterations), start=1):
@@ -123,7 +122,7 @@ class RandomGraph(Model[RandomGraphSettings]):
         if self.params.blocks == 1:
             yield partial(self._run_iteration, q, self._sampler(interactions, options.explicit_negatives, seed))
             return
-        config = BlockConfig(self.params, seed, self.threads)
+        config = BlockConfig(self.params, seed)
         with start_distributed_fit(config, q, self.histogram, interactions, options) as blocks:
             self.posterior = blocks
             del q  # whose users lie on disk
@@ -156,33 +155,31 @@ class RandomGraph(Model[RandomGraphSettings]):
             q.update_taus(step)
         return values
 
-    def fold_in(self, histories: csr_matrix) -> VertexPosterior:
+    def _fold_in(self, histories: csr_matrix) -> VertexPosterior:
         """Find q(u_m, b_m) of users who were not in training, with fixed items.
 
         Every update draws new negatives; steps are one at first and then average over the draws. The random stream
         of a user depends on the history alone, so that equal histories get equal results, whatever their rows. That is
         so with `explicit_negatives` too: histories are of likes only, and a new user's explicit negatives are not used.
         """
-        histories = self.check_histories(histories)
         users = VertexPosterior.prior(histories.shape[0], self.params.factors, clamped=True)
-        with kernel_threads(self.threads):
-            likes = copy_pattern(histories)
-            draws = (
-                self.histogram,
-                self.compute_once("alias", lambda: build_alias_table(self.histogram)),
-                self.seed,
-                history_keys(*likes),
-            )
-            fold_in_users(
-                users.arrays,
-                self.compute_once("table", self.posterior.items.table),
-                likes,
-                negative_starts(likes, self.histogram),
-                draws,
-                partition_shards(likes[0]),
-                np.float32(self.posterior.taus.mean(USER_FACTORS)),
-                FOLD_IN_UPDATES,
-            )
+        likes = copy_pattern(histories)
+        draws = (
+            self.histogram,
+            self.compute_once("alias", lambda: build_alias_table(self.histogram)),
+            self.seed,
+            history_keys(*likes),
+        )
+        fold_in_users(
+            users.arrays,
+            self.compute_once("table", self.posterior.items.table),
+            likes,
+            negative_starts(likes, self.histogram),
+            draws,
+            partition_shards(likes[0]),
+            np.float32(self.posterior.taus.mean(USER_FACTORS)),
+            FOLD_IN_UPDATES,
+        )
         return users
 
     def _like(
@@ -194,8 +191,7 @@ class RandomGraph(Model[RandomGraphSettings]):
         sigma_a^2).
         """
         side = self._side(histories, users)
-        with kernel_threads(self.threads):
-            return pair_likes(side, self.posterior.items, items)
+        return pair_likes(side, self.posterior.items, items)
 
     def item_vectors(self) -> np.ndarray:
         """Return the means of the items' factors."""
@@ -214,14 +210,13 @@ class RandomGraph(Model[RandomGraphSettings]):
     def _scores_of(
         self, names: tuple[str, ...], histories: csr_matrix, users: np.ndarray | None
     ) -> Iterator[np.ndarray]:
-        with kernel_threads(self.threads):
-            columns = self.compute_once("columns", lambda: item_columns(self.posterior.items))
-            logits = like_logits(self._side(histories, users), columns)
+        columns = self.compute_once("columns", lambda: item_columns(self.posterior.items))
+        logits = like_logits(self._side(histories, users), columns)
         popularity, weighted = self.compute_once("popularity", self._popularity_and_log)
-        return compute_scores(logits, names, popularity, weighted, self.threads)
+        return compute_scores(logits, names, popularity, weighted)
 
     def _side(self, histories: csr_matrix, users: np.ndarray | None) -> VertexPosterior:
-        return self.fold_in_users(histories) if users is None else self.posterior.users.rows(users)
+        return self.fold_in(histories) if users is None else self.posterior.users.rows(users)
 
     def _popularity_and_log(self) -> tuple[np.ndarray, np.ndarray]:
         """Return pi and a log pi, float32 (items,); an item without an edge gets the log of half the smallest pi."""

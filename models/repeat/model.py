@@ -85,7 +85,7 @@ class Repeat(Model[RepeatSettings]):
         """Return the share of each user's events that repeat, float64 (users,), shrunk."""
         return self.statistics.user_shares(histories, self.parameters["smoothing"])
 
-    def contributions(self, history: csr_matrix, items: np.ndarray) -> np.ndarray | None:
+    def _contributions(self, history: csr_matrix, items: np.ndarray) -> np.ndarray | None:
         """Return the probability of each item of the history as its contribution to its own score, and nothing else."""
         own = history.indices[:, None] == np.asarray(items)[None, :]
         return np.where(own, self.again_probabilities(history)[:, None], 0).astype(np.float32)

@@ -9,11 +9,10 @@ import heapq
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit, prange
+from numba import get_num_threads, njit, prange
 
 from oneclass.models.numerics.gram import GramRows
 from oneclass.models.numerics.matmul import as_read_only
-from oneclass.models.numerics.threads import kernel_threads
 from oneclass.models.numerics.top_k import find_largest
 
 FIRST_SHIFT = 1e-3  # of the diagonal, where a pivot is not positive; doubled until all are
@@ -62,7 +61,7 @@ def factorize(gram: GramRows, order: np.ndarray, l2: float, most: int) -> LowerF
     return LowerFactor(starts[:-1], counts, rows, values, pivots, shift)
 
 
-def invert(factor: LowerFactor, most: int, tolerance: float, threads: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def invert(factor: LowerFactor, most: int, tolerance: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Invert the unit lower triangular factor by forward substitution, column by column.
 
     Args:
@@ -78,8 +77,7 @@ def invert(factor: LowerFactor, most: int, tolerance: float, threads: int) -> tu
         size = min(chunk, items - first)
         counts = np.zeros(size, dtype=np.int64)
         rows, values = np.empty((size, most), dtype=np.int32), np.empty((size, most))
-        with kernel_threads(threads):
-            _substitute(factor, first, tolerance, max(1, threads), counts, rows, values)
+        _substitute(factor, first, tolerance, get_num_threads(), counts, rows, values)
         filled = np.arange(most) < counts[:, None]
         parts.append((counts, rows[filled], values[filled]))
     counts, rows, values = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))

@@ -26,7 +26,6 @@ from oneclass.models.numerics.matmul import as_read_only
 from oneclass.models.numerics.popularity_fallback import fallback_factors, fill_popularity_fallback
 from oneclass.models.numerics.sequential_histories import recency_weights
 from oneclass.models.numerics.sparse_products import sparse_table
-from oneclass.models.numerics.threads import kernel_threads
 from oneclass.models.sansa.factorization import factorize, invert
 from oneclass.models.settings import NumericRange, RecencySettings, RelativeRange, SearchSpace
 
@@ -119,7 +118,7 @@ class SANSA(Model[SANSASettings]):
         order = np.argsort(self.item_degrees, kind="stable")[np.count_nonzero(self.item_degrees == 0) :]
         most = max(1, int(min(1.0, ENTRIES / len(order)) * len(order)))
         factor = factorize(gram, order, chosen.l2, most)
-        counts, rows, values = invert(factor, most, TOLERANCE, self.threads)
+        counts, rows, values = invert(factor, most, TOLERANCE)
         values /= np.sqrt(factor.pivots)[rows]
         of_entries = np.repeat(order, counts)  # the item of each entry
         diagonal = np.where(self.item_degrees > 0, np.bincount(of_entries, values**2, items), 1)
@@ -128,7 +127,7 @@ class SANSA(Model[SANSASettings]):
         self.after = (-rescaled.back / diagonal).astype(np.float32)
         options.on_epoch(Epoch(1, 1, perf_counter() - started, {"entries": len(factor.rows), "shift": factor.shift}))
 
-    def contributions(self, history: csr_matrix, items: np.ndarray) -> np.ndarray:
+    def _contributions(self, history: csr_matrix, items: np.ndarray) -> np.ndarray:
         """Return the weights B_ji of the items j of the history times their recency weights.
 
         Their sum is the score, except for an item that has none of these weights.
@@ -144,11 +143,10 @@ class SANSA(Model[SANSASettings]):
         table, transposed = self.compute_once(
             "tables", lambda: (sparse_table(self.roots), sparse_table(self.roots.T.tocsr()))
         )
-        with kernel_threads(self.threads):
-            _add_products(indptr, indices, as_read_only(of_entries, np.float32), table, transposed, scores)
-            scores *= self.after
-            below = self.compute_once("below", lambda: fallback_factors(self.item_degrees))
-            return fill_popularity_fallback(scores, self.item_degrees, below)
+        _add_products(indptr, indices, as_read_only(of_entries, np.float32), table, transposed, scores)
+        scores *= self.after
+        below = self.compute_once("below", lambda: fallback_factors(self.item_degrees))
+        return fill_popularity_fallback(scores, self.item_degrees, below)
 
     def _arrays(self) -> dict[str, np.ndarray]:
         table, others = self.roots, {"before": self.before, "after": self.after, "width": np.array(self.roots.shape[1])}

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from numba import njit
+from numba import get_num_threads, njit
 from scipy.sparse import csc_matrix, csr_matrix
 
 from oneclass.models.numerics.matmul import as_read_only
@@ -47,7 +47,7 @@ class Gram(NamedTuple):
 
 
 def solve_batches(
-    gram: Gram, diagonal: np.ndarray, sizes: np.ndarray, chosen: Any, threads: int
+    gram: Gram, diagonal: np.ndarray, sizes: np.ndarray, chosen: Any
 ) -> Iterator[tuple[int, int, csc_matrix, int]]:
     """Solve all columns, a batch at a time; a column's bits depend only on its number and the Gram matrix.
 
@@ -67,7 +67,7 @@ def solve_batches(
         rows, weights = np.empty(starts[-1], dtype=np.int32), np.empty(starts[-1], dtype=np.float32)
         found, columns = np.zeros((len(some), 2), dtype=np.int64), (first, first + len(some))
         filled = starts, rows, weights, found
-        solve_columns(*columns, gram, diagonal, sizes, penalties, limits, max(1, threads), filled)
+        solve_columns(*columns, gram, diagonal, sizes, penalties, limits, get_num_threads(), filled)
         lengths = np.stack([found[:, 0], some - found[:, 0]], axis=1)
         held = np.repeat(np.tile([True, False], len(some)), lengths.ravel())  # a byte for each candidate
         indptr = np.concatenate([[0], np.cumsum(found[:, 0])])

@@ -15,6 +15,7 @@ from time import perf_counter
 from typing import ClassVar, Self
 
 import numpy as np
+from numba import get_num_threads
 from pydantic import Field
 from scipy.sparse import csr_matrix, hstack
 
@@ -24,7 +25,6 @@ from oneclass.models.memory_estimates import FitCost, LogSize
 from oneclass.models.numerics.column_moments import column_moments, mean_over_edges
 from oneclass.models.numerics.gram import GramRows, gram_rows
 from oneclass.models.numerics.matmul import as_read_only
-from oneclass.models.numerics.threads import kernel_threads
 from oneclass.models.numerics.validation import mean_degree
 from oneclass.models.settings import NumericRange, RecencySettings, RelativeRange, SearchSpace, interpolate_by_history
 from oneclass.models.slim.columns import MAX_SWEEPS, EqualItems, Gram, solve_batches
@@ -128,13 +128,12 @@ class SLIM(ItemWeights[SLIMSettings]):
         rows = gram_rows(interactions[:, equal.first], moments.weights, np.zeros(len(factor)), factor)
         diagonal, sizes = as_read_only(scaled, np.float32), as_read_only(equal.sizes, np.int64)
         parts, unconverged = [], 0
-        with kernel_threads(self.threads):
-            gram, started = _compute_gram(rows, self.threads), perf_counter()
-            for number, of, solved, left in solve_batches(gram, diagonal, sizes, self.params, self.threads):
-                parts.append(solved)
-                unconverged += left
-                options.on_epoch(Epoch(number, of, perf_counter() - started, {"weights": solved.nnz}))
-                started = perf_counter()
+        gram, started = _compute_gram(rows), perf_counter()
+        for number, of, solved, left in solve_batches(gram, diagonal, sizes, self.params):
+            parts.append(solved)
+            unconverged += left
+            options.on_epoch(Epoch(number, of, perf_counter() - started, {"weights": solved.nnz}))
+            started = perf_counter()
         if unconverged:
             warnings.warn(
                 f"slim: {unconverged} of {len(sizes)} columns were still moving after {MAX_SWEEPS} passes; raise l2",
@@ -147,10 +146,10 @@ class SLIM(ItemWeights[SLIMSettings]):
         self.weights = equal.expand(csr_matrix(weights))
 
 
-def _compute_gram(rows: GramRows, threads: int) -> Gram:
+def _compute_gram(rows: GramRows) -> Gram:
     starts = np.zeros(len(rows.factor) + 1, dtype=np.int64)
-    count_pairs(rows, max(1, threads), starts[1:])
+    count_pairs(rows, get_num_threads(), starts[1:])
     np.cumsum(starts, out=starts)
     gram = Gram(starts, np.empty(starts[-1], dtype=np.uint32), np.empty(starts[-1], dtype=np.float32))
-    fill_pairs(rows, max(1, threads), gram)
+    fill_pairs(rows, get_num_threads(), gram)
     return gram.read_only()

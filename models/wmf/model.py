@@ -37,7 +37,6 @@ from oneclass.models.fit_options import Epoch, FitOptions, copy_rows, has_conver
 from oneclass.models.memory_estimates import FitCost, LogSize
 from oneclass.models.numerics.column_moments import degree_weights_or_ones
 from oneclass.models.numerics.matmul import dense_times
-from oneclass.models.numerics.threads import kernel_threads
 from oneclass.models.numerics.validation import mean_degree, row_sums
 from oneclass.models.settings import (
     LONG,
@@ -165,18 +164,17 @@ class WMF(Model[WMFSettings]):
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         chosen, factors, before = self.params, self.params.factors, np.inf
-        with kernel_threads(self.threads):
-            users, items, constant = self._build_systems(interactions, options)
-            of_users, of_items = self._draw_tables(interactions.shape, options)
-            self.user_factors, self.item_factors = factor_view(of_users, factors), factor_view(of_items, factors)
-            for number in range(1, chosen.iterations + 1):
-                started = perf_counter()
-                users.solve(of_users, of_items, factors, STEPS)
-                value = items.solve(of_items, of_users, factors, STEPS) + constant + users.penalty(of_users, factors)
-                options.on_epoch(Epoch(number, chosen.iterations, perf_counter() - started, {"loss": value}))
-                if has_converged(before, value, TOLERANCE):
-                    break
-                before = value
+        users, items, constant = self._build_systems(interactions, options)
+        of_users, of_items = self._draw_tables(interactions.shape, options)
+        self.user_factors, self.item_factors = factor_view(of_users, factors), factor_view(of_items, factors)
+        for number in range(1, chosen.iterations + 1):
+            started = perf_counter()
+            users.solve(of_users, of_items, factors, STEPS)
+            value = items.solve(of_items, of_users, factors, STEPS) + constant + users.penalty(of_users, factors)
+            options.on_epoch(Epoch(number, chosen.iterations, perf_counter() - started, {"loss": value}))
+            if has_converged(before, value, TOLERANCE):
+                break
+            before = value
         self.user_factors, self.item_factors = self.user_factors.copy(), self.item_factors.copy()
 
     def _build_systems(self, interactions: csr_matrix, options: FitOptions) -> tuple[RowSystems, RowSystems, float]:
@@ -201,14 +199,13 @@ class WMF(Model[WMFSettings]):
             copy_rows(factor_view(of_items, factors), start.previous.item_factors, start.items)
         return of_users, of_items
 
-    def fold_in(self, histories: csr_matrix) -> np.ndarray:
+    def _fold_in(self, histories: csr_matrix) -> np.ndarray:
         """Find the factors of users who were not in training, float32 (block, K): exact, with fixed items."""
-        histories, factors = self.check_histories(histories), self.params.factors
+        factors = self.params.factors
         of_users, systems = empty_table(histories.shape[0], factors), RowSystems(histories, self._loss(), None, None)
-        with kernel_threads(self.threads):
-            of_items = self.compute_once("table", self._item_table)
-            gram = self.compute_once("gram", lambda: systems.gram(of_items, factors))
-            systems.solve(of_users, of_items, factors, EXACT, gram)
+        of_items = self.compute_once("table", self._item_table)
+        gram = self.compute_once("gram", lambda: systems.gram(of_items, factors))
+        systems.solve(of_users, of_items, factors, EXACT, gram)
         return factor_view(of_users, factors).copy()
 
     def _item_table(self) -> np.ndarray:
@@ -223,11 +220,8 @@ class WMF(Model[WMFSettings]):
         return Loss(weight, regularization, has_targets)
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
-        of_users = self.fold_in_users(histories) if users is None else np.asarray(self.user_factors[users])
-        with kernel_threads(self.threads):
-            return dense_times(
-                of_users, self.compute_once("columns", lambda: np.ascontiguousarray(self.item_factors.T))
-            )
+        of_users = self.fold_in(histories) if users is None else np.asarray(self.user_factors[users])
+        return dense_times(of_users, self.compute_once("columns", lambda: np.ascontiguousarray(self.item_factors.T)))
 
     def item_vectors(self) -> np.ndarray:
         """Return the items' factors."""

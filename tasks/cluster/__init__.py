@@ -88,11 +88,16 @@ def imap(
 def _run_in_threads(pending: list[PendingCall], count: int, threads: int) -> Iterator[Any]:
     """Run `count` calls at a time with `threads` each; yield their results in order."""
     running: deque[Future[Any]] = deque()
-    pool = ThreadPoolExecutor(count, initializer=limit_threads, initargs=(threads,))
+    pool = ThreadPoolExecutor(count)
+
+    def run(call: PendingCall) -> Any:
+        with limit_threads(threads):
+            return call.result()
+
     try:
         for call in pending:
             # Prefect's log handler finds the run in the context.
-            running.append(pool.submit(copy_context().run, call.result))
+            running.append(pool.submit(copy_context().run, run, call))
             # Bounded, or results that the caller has not consumed would pile up.
             if len(running) > 2 * count:
                 yield running.popleft().result()

@@ -237,7 +237,9 @@ def run_call(versions: Mapping[str, str], home: Home, pickled: bytes) -> Any:
             raise ClusterUnavailable(f"worker {distributed.get_worker().address} cannot be used: {reason}.")
         leave_logs_to_dask()
         function, arguments = pickle.loads(pickled)
-        with home.writing():
+        from oneclass.models.numerics.threads import limit_threads
+
+        with home.writing(), limit_threads(home.limits.threads):
             return function(*(home if isinstance(value, Home) else value for value in arguments))
 
 

@@ -25,7 +25,6 @@ from oneclass.models.base import Model
 from oneclass.models.evaluation.calibration import CalibrationBin, LikeBin, bin_likes_by_degree, calibration_curve
 from oneclass.models.generator.density_ratio import GroundTruth, solve_odds
 from oneclass.models.negatives.distributions import NegativeDistribution
-from oneclass.models.numerics.threads import kernel_threads
 from oneclass.tasks.stores import warehouse
 from oneclass.tasks.stores.home import Home, escape_path
 from oneclass.tasks.stores.matrices import Part, SplitMatrices
@@ -169,8 +168,7 @@ def _iterate_samples(
         items = np.stack([targets.indices, np.full(len(block), -1, dtype=np.int32)], axis=1)
         weights = np.zeros((len(block), 2))
         if negative_distribution is not None:
-            with kernel_threads(model.threads):
-                items[:, 1] = negative_distribution.draw(train, users, model.seed)
+            items[:, 1] = negative_distribution.draw(train, users, model.seed)
             weights = np.stack(negative_distribution.weights(train, users, targets.data), axis=1) * (items >= 0)
         like = model.like(histories, users=users, items=items)
         if like is None:

@@ -23,7 +23,6 @@ from oneclass.models.evaluation.ranks_apart import (
     rank_new_and_repeated,
     rank_new_items,
 )
-from oneclass.models.numerics.threads import kernel_threads
 from oneclass.tasks.errors import OneclassError
 from oneclass.tasks.orchestration import progress
 from oneclass.tasks.stores.matrices import Part
@@ -144,11 +143,10 @@ def collect_target_ranks(model: Model, part: Part, n: int = 0) -> dict[str, Rank
 
 def _collect_block(model: Model, score: str, scores: np.ndarray, block: Part, n: int) -> RankedTargets:
     try:
-        with kernel_threads(model.threads):
-            if block.new_items is None:
-                return _name_targets(block, rank_targets(scores, block.excluded, block.targets, n))
-            rows, ranks = rank_known_items(scores, block.excluded, block.targets, block.new_items, n)
-            return _name_targets(block, ranks, rows)
+        if block.new_items is None:
+            return _name_targets(block, rank_targets(scores, block.excluded, block.targets, n))
+        rows, ranks = rank_known_items(scores, block.excluded, block.targets, block.new_items, n)
+        return _name_targets(block, ranks, rows)
     except CannotRank as error:
         raise _explain(model, score, block.users[error.row], error) from error
 
@@ -221,9 +219,8 @@ def _rank_block(
     if block.new_items is not None:
         return _rank_apart(model, score, scores, block, block.new_items, exposure, further)
     try:
-        with kernel_threads(model.threads):
-            ranks = rank_targets(scores, block.excluded, block.targets, 0 if exposure is None else TOP_K)
-            apart = rank_new_and_repeated(scores, block.histories, block.targets) if block.seen_items else {}
+        ranks = rank_targets(scores, block.excluded, block.targets, 0 if exposure is None else TOP_K)
+        apart = rank_new_and_repeated(scores, block.histories, block.targets) if block.seen_items else {}
         if exposure is not None:
             exposure.add(ranks.first, block.histories)
     except CannotRank as error:
@@ -244,10 +241,9 @@ def _rank_apart(
     if np.isnan(scores).any():
         row = int(np.argmax(np.isnan(scores).any(axis=1)))
         raise _explain(model, score, block.users[row], CannotRank(row, "a score is NaN"))
-    with kernel_threads(model.threads):
-        of_new = rank_new_items(scores, block.targets, new_items)
-        length = 0 if exposure is None else TOP_K
-        rows, ranks = rank_known_items(scores, block.excluded, block.targets, new_items, length)
+    of_new = rank_new_items(scores, block.targets, new_items)
+    length = 0 if exposure is None else TOP_K
+    rows, ranks = rank_known_items(scores, block.excluded, block.targets, new_items, length)
     if exposure is not None:
         exposure.add(ranks.first, block.histories[rows])
     found = _compute_metrics(model, _name_targets(block, ranks, rows), further)

@@ -12,7 +12,6 @@ from scipy.sparse import csr_matrix
 from oneclass import sql
 from oneclass.models.base import Model
 from oneclass.models.memory_estimates import is_serial
-from oneclass.models.numerics.threads import kernel_threads
 from oneclass.models.reranking import project_items
 from oneclass.tasks import rules
 from oneclass.tasks.cluster import Executor, imap
@@ -146,10 +145,9 @@ def _recommend_rows(
         yield None, _describe_lists(model, beside, histories, rows, ids, values)
         return
     for placement, selection in selections.items():
-        with kernel_threads(model.threads):
-            vectors = None if selection.diversity is None else _load_vectors(home, spec.matrices_digest)
-            placed = new_items.raise_new_items(model, spec.score, histories, rows, scores, selection)
-            ids, values = select_lists(placed, histories, selection, vectors)
+        vectors = None if selection.diversity is None else _load_vectors(home, spec.matrices_digest)
+        placed = new_items.raise_new_items(model, spec.score, histories, rows, scores, selection)
+        ids, values = select_lists(placed, histories, selection, vectors)
         yield placement, _describe_lists(model, beside, histories, rows, ids, values)
 
 
@@ -164,12 +162,11 @@ def _explore_rows(
     raw = beside.model.like(histories, users=rows)
     assert raw is not None
     like = beside.calibrations.sampled.apply(raw)
-    with kernel_threads(model.threads):
-        if selection is not None:
-            pinned = selection.constraints.pinned
-            scores = new_items.raise_new_items(model, spec.score, histories, rows, scores, selection)
-        selected = selection or Selection.of_all(histories, spec.top_n, exclude_seen=spec.exclude_seen)
-        candidates = exploration.find_candidates(scores, like, histories, selected)
+    if selection is not None:
+        pinned = selection.constraints.pinned
+        scores = new_items.raise_new_items(model, spec.score, histories, rows, scores, selection)
+    selected = selection or Selection.of_all(histories, spec.top_n, exclude_seen=spec.exclude_seen)
+    candidates = exploration.find_candidates(scores, like, histories, selected)
     filled = np.maximum(candidates, 0)
     means, deviations, values = (np.take_along_axis(part, filled, axis=1) for part in (*like, scores))
     picks, propensities = pick_items(explores, candidates, (means, deviations), rows, spec.top_n, pinned)
@@ -191,8 +188,7 @@ def _describe_lists(
     values: np.ndarray,
 ) -> Lists:
     """Return the lists of a block of users with how sure each like is, and why the items are listed."""
-    with kernel_threads(model.threads):
-        found = describe_items(model, beside, histories, rows, ids, explain=model.explains_cheaply)
+    found = describe_items(model, beside, histories, rows, ids, explain=model.explains_cheaply)
     because = np.full((*ids.shape, MAX_REASONS), -1, dtype=np.int32) if found.because is None else found.because
     lists = {"user_index": rows, "item": ids, "score": values, "because": because}
     for prefix, like in (("", found.like), ("explicit_", found.explicit_like)):

@@ -12,7 +12,6 @@ from oneclass.models.base import Model
 from oneclass.models.evaluation import metrics
 from oneclass.models.evaluation.holdout import choose_held_out_edges, split_matrix
 from oneclass.models.numerics.sequential_histories import copy_order
-from oneclass.models.numerics.threads import kernel_threads
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.evaluate.ranking import TargetRankMetrics, rank_targets_by_score
 from oneclass.tasks.protocols import PROTOCOLS
@@ -73,21 +72,20 @@ def load_validation(
         items: number of items to keep, those with the most edges of these users; None for all.
     """
     split = matrices.load_split(home, matrices_digest, parts=("validation",))
-    data = select_validation(split, protocol, seed, home.limits.threads)
+    data = select_validation(split, protocol, seed)
     is_sample = (edges or math.inf) < data.train.nnz or (items or math.inf) < data.train.shape[1]
     return _sample_log(data, edges or data.train.nnz, items, seed) if is_sample else data
 
 
-def select_validation(split: SplitMatrices, protocol: str, seed: int, threads: int) -> ValidationData:
+def select_validation(split: SplitMatrices, protocol: str, seed: int) -> ValidationData:
     """Return the training and validation parts of a split.
 
     Args:
-        seed, threads: of the hash that draws a validation part, if the split has none.
+        seed: of the hash that draws a validation part, if the split has none.
     """
     train, part = split.histories, split.parts.get("validation")
     if part is None:
-        with kernel_threads(threads):
-            train, part = _cut_validation_part(split, seed)
+        train, part = _cut_validation_part(split, seed)
     elif part.stored_histories is None:
         part = split.users_of("validation", 0, None)
     return ValidationData(protocol, train, part, split.explicit_negatives, split.item_features)

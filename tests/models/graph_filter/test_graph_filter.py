@@ -277,7 +277,7 @@ def test_the_formed_square_is_that_of_the_graph(clustered, monkeypatch):
     clustered = clustered.copy()
     clustered[3], clustered[:, 8] = 0, 0
     dense = NormalizedGraph.of(csr_matrix(clustered), 0.35, 0.4).of_users.toarray().astype(np.float64)
-    square = DenseSquare.of(csr_matrix(clustered), 0.35, 0.4, threads=2)
+    square = DenseSquare.of(csr_matrix(clustered), 0.35, 0.4)
     expected = dense.T @ dense
     np.testing.assert_allclose(square.matrix, expected, rtol=2e-6, atol=1e-9)
     block = np.random.default_rng(2).normal(size=(300, 7)).astype(np.float32)

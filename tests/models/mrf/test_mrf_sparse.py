@@ -202,7 +202,7 @@ def test_a_density_is_the_lowest_threshold_that_keeps_no_more(density, cap, long
     moments = column_moments(long_tailed, 0.0)
     rescaled = rescale_columns(moments, 0.75, True)
     gram = gram_rows(long_tailed, moments.weights, rescaled.shift, rescaled.factor)
-    pattern = pattern_of_density(gram, np.empty((0, 0), dtype=np.float32), density, cap, 2)
+    pattern = pattern_of_density(gram, np.empty((0, 0), dtype=np.float32), density, cap)
     kept = np.sort(target, axis=0)[::-1][: cap - 1]
     kept = np.sort(kept[kept >= 0])[::-1]
     room = max(0, int(density * target.size) - len(target))

@@ -49,7 +49,7 @@ def test_the_last_columns_are_those_of_the_inverse(size, columns):
 def test_the_lower_triangle_becomes_that_of_the_inverse(size, tile):
     whole = positive_definite(size)
     matrix = np.where(np.tri(size, dtype=bool), whole, 99).astype(np.float32)
-    invert_lower(matrix, threads=2, tile=tile)
+    invert_lower(matrix, tile=tile)
     np.testing.assert_allclose(np.tril(matrix), np.tril(np.linalg.inv(whole)), atol=2e-5)
 
 
@@ -58,7 +58,7 @@ def test_an_indefinite_matrix_is_refused(at):
     matrix = np.eye(12, dtype=np.float32)
     matrix[at, at] = -1
     with pytest.raises(ValueError, match="raise l2"):
-        invert_lower(matrix, threads=1, tile=4)
+        invert_lower(matrix, tile=4)
 
 
 SIZES = [1, 2, 7, 8, 9, 20, 21, 40]

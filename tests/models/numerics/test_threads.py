@@ -61,11 +61,10 @@ def test_a_thread_that_may_have_one_takes_no_more_and_others_are_free():
     found, passed_on = [], set()
 
     def alone():
-        limit_threads(1)
-        with kernel_threads(2):
-            found.append(numba.get_num_threads())
-        rows = np.zeros((40, 20_000))
-        map_row_blocks(lambda some: passed_on.add(threading.get_ident()), 2, rows)
+        with limit_threads(1):
+            with kernel_threads(2):
+                found.append(numba.get_num_threads())
+            map_row_blocks(lambda some: passed_on.add(threading.get_ident()), np.zeros((40, 20_000)))
         found.append(passed_on == {threading.get_ident()})
 
     thread = threading.Thread(target=alone)
@@ -108,11 +107,11 @@ def test_fits_call_blas_on_one_thread(two_blas_threads, monkeypatch):
         monkeypatch.setattr(module, name, watched)
 
     watch(spd_inverse, "_inverse")
-    spd_inverse.invert_lower(np.eye(3, dtype=np.float32), threads=2)
+    spd_inverse.invert_lower(np.eye(3, dtype=np.float32))
     watch(model, "top_eigenvectors")
     likes = csr_matrix(np.random.default_rng(0).random((20, 10)) < 0.4, dtype=np.float32)
     model.GraphFilter(model.GraphFilter.Settings(low_pass=0.5, vectors=2)).fit(likes)
-    square = DenseSquare.of(likes, 0.5, 0.5, threads=2)
+    square = DenseSquare.of(likes, 0.5, 0.5)
     square._map_rows(lambda start: seen.update(DenseSquare=blas_threads()))
     assert seen == {"_inverse": {1}, "top_eigenvectors": {1}, "DenseSquare": {1}}
 
@@ -126,7 +125,8 @@ def test_kernels_run_on_the_layer_that_was_chosen():
 @pytest.mark.parametrize("shape", [(1, 7), (11, 20_000), (3, 100_000), (0, 4)])
 def test_each_row_is_passed_over_once(shape, threads):
     rows, passed = np.arange(np.prod(shape), dtype=np.float64).reshape(shape), np.zeros(shape)
-    map_row_blocks(lambda some, put: np.add(put, some + 1, out=put), threads, rows, passed)
+    with kernel_threads(threads):
+        map_row_blocks(lambda some, put: np.add(put, some + 1, out=put), rows, passed)
     np.testing.assert_array_equal(passed, rows + 1)
 
 

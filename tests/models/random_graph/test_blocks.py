@@ -53,7 +53,7 @@ def by_messages(matrix, **settings):
     model.item_degrees = np.bincount(matrix.indices, minlength=matrix.shape[1])
     model._set_histogram()
     q = model._initial_posterior(matrix.shape, None)
-    config = BlockConfig(model.settings, 3, 1)
+    config = BlockConfig(model.settings, 3)
     with start_distributed_fit(config, q, model.histogram, matrix, FitOptions()) as posterior:
         yield posterior
 

@@ -1,0 +1,46 @@
+"""The files of a saved model: `<name>.npy` of every fitted array, `settings.json`, and the table of its ids, if any."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+
+def write_model(model: Any, folder: Path) -> None:
+    """Write a fitted model into a folder, which is made if missing."""
+    arrays = {"item_degrees": model.item_degrees, **model._arrays()}
+    folder.mkdir(parents=True, exist_ok=True)
+    if model.item_features is not None:
+        from oneclass.models.attributes.new_items import store_features
+
+        arrays |= store_features(model.item_features)
+    for name, array in arrays.items():
+        np.save(folder / f"{name}.npy", array, allow_pickle=False)
+    if model.ids is not None:
+        model.ids.table.save(folder / "interactions")
+    given, resolved = (settings.model_dump(mode="json") for settings in (model.settings, model.params))
+    description = {"model": model.name, "seed": model.seed, "settings": given, "resolved": resolved}
+    (folder / "settings.json").write_text(json.dumps(description, indent=2, sort_keys=True) + "\n")
+
+
+def read_model(kind: Any, folder: Path, threads: int) -> Any:
+    """Return the model of a class that `write_model` wrote, with memory-mapped arrays."""
+    if not (folder / "settings.json").exists():
+        raise FileNotFoundError(f"{folder}: no model is saved here; give the folder that `save` wrote")
+    saved = json.loads((folder / "settings.json").read_text())
+    if saved["model"] != kind.name:
+        raise ValueError(f"{folder}: holds a {saved['model']}, not a {kind.name}")
+    given, resolved = (kind.Settings.from_saved(saved[of]) for of in ("settings", "resolved"))
+    model = kind(given, seed=saved["seed"], threads=threads)
+    model.params = resolved
+    # Plain arrays, since each access to a `memmap` costs microseconds.
+    arrays = {file.stem: np.asarray(np.load(file, mmap_mode="r")) for file in folder.glob("*.npy")}
+    model.item_degrees = arrays.pop("item_degrees")
+    if "item_features_count" in arrays:
+        from oneclass.models.attributes.new_items import take_features
+
+        model.item_features = take_features(arrays)
+    model._restore(arrays)
+    model._cache = {}
+    return model
