@@ -10,7 +10,6 @@ from oneclass.models.numerics.validation import count_item_degrees
 
 BYTES_PER_EDGE = 16  # an index and a value, by user and by item
 BYTES_PER_FACTOR = 12  # a mean, a precision and what an update needs beside them
-COPIES_PER_FIT = 3  # of the user arrays held by one call: input, kernel layout, output
 SCORE_BLOCK_COPIES = 2  # intermediate arrays as large as a block of scores
 EDGE_SECONDS = 5e-5  # CPU seconds of a fit for each edge, of a model that says nothing else
 BLOCK_BYTES = 1 << 23  # of a block of scores that fits the CPU's cache
@@ -50,46 +49,23 @@ class LogSize:
 
 
 @dataclass(frozen=True)
-class Sizes:
-    """Sizes in bytes for a fit by blocks of users.
-
-    Attributes:
-        user: a user's arrays in the scratch store.
-        items: the item arrays sent to a block.
-        answer: the largest result of a block.
-        here: memory of the coordinator beside users, arguments and results.
-        call: memory of a call beside its edges, users, items and result.
-        edge: an edge of a block in a call.
-    """
-
-    user: int
-    items: int
-    answer: int
-    here: int
-    call: int
-    edge: int = 24
-
-
-@dataclass(frozen=True)
 class FitCost:
     """What a fit takes, and how many users its scores are computed for at a time.
 
     Attributes:
         bytes, seconds: the additional memory of a fit of all users in one process, and its CPU seconds.
-        is_linear: whether the seconds are in proportion to the edges, as far as a sample of users can tell.
         depends_on_items: whether a fit on fewer users takes about as long, since the items' Gram matrix dominates.
         remedy: what makes a fit that needs too much memory smaller, as the end of a sentence; empty without.
-        sizes: the memory per block of a fit by blocks of users; None if the fit is not by blocks.
+        coordinator_bytes: what is held beside the calls of a fit by blocks of users; 0 if the fit is not by blocks.
         reads_table: whether each block of scores reads an (items, items) table, so that large blocks are faster.
         min_users: users of a block even if their scores are larger, where each reads the whole log or all factors.
     """
 
     bytes: int
     seconds: float
-    is_linear: bool = True
     depends_on_items: bool = False
     remedy: str = ""
-    sizes: Sizes | None = None
+    coordinator_bytes: int = 0
     reads_table: bool = False
     min_users: int = 1
 
@@ -99,30 +75,9 @@ class FitCost:
         of_factors = BYTES_PER_FACTOR * factors * (log.users + log.items)
         return cls(BYTES_PER_EDGE * log.edges + of_factors, edge_seconds * log.edges, **more)
 
-    @classmethod
-    def of_blocks(cls, log: LogSize, sizes: Sizes, blocks: int, edge_seconds: float) -> Self:
-        """Estimate the cost of a fit by blocks of users."""
-        of_block = estimate_block_bytes(sizes, -(-log.users // blocks), -(-log.edges // blocks))
-        here = estimate_coordinator_bytes(sizes, blocks, (log.users, log.items))
-        return cls(here + of_block, edge_seconds * log.edges, sizes=sizes)
-
     def users_per_block(self, items: int) -> int:
         """Return the number of users in a block of scores."""
         return max(self.min_users, (LARGE_BLOCK_BYTES if self.reads_table else BLOCK_BYTES) // (4 * items))
-
-
-def estimate_coordinator_bytes(sizes: Sizes, blocks: int, shape: tuple[int, int]) -> int:
-    """Estimate the memory of the coordinator of a fit by blocks, with a memory-mapped matrix.
-
-    It holds all users at the start and the end; in between, the arguments and results of all blocks, and their sum.
-    """
-    exchange = blocks * (sizes.items + sizes.answer)
-    return max(COPIES_PER_FIT * shape[0] * sizes.user, exchange + sizes.here) + sizes.items
-
-
-def estimate_block_bytes(sizes: Sizes, users: int, edges: int) -> int:
-    """Estimate the memory of a call for a block of this size."""
-    return sizes.edge * edges + COPIES_PER_FIT * sizes.user * users + 2 * (sizes.items + sizes.answer) + sizes.call
 
 
 def is_serial(items: int, users: int) -> bool:

@@ -34,15 +34,19 @@ def guard_model_memory(what: str, needed: int = 0) -> Generator[None]:
         OneclassError: it needs more than is free, or a MemoryError occurred; the message has both numbers.
     """
     needed += KERNEL_BYTES if needed else 0
-    needs = f"needs about {resources.format_size(needed)} of memory, and " if needed else ""
-    if needed and needed > resources.free_memory():
-        raise OneclassError(f"{what}: {needs}{resources.describe_free_memory()}. {MODEL_MEMORY_HINT}")
+    needs = f"{what}: " + (f"needs about {resources.format_size(needed)} of memory, and " if needed else "")
+    if needed > resources.free_memory():
+        raise OneclassError(f"{needs}{resources.describe_free_memory()}. {MODEL_MEMORY_HINT}")
     try:
         yield
     except MemoryError as error:
-        failure = f"{needs}ran out of memory ({str(error) or 'MemoryError'}): {resources.describe_free_memory()}"
-        traceback.clear_frames(error.__traceback__)
-        raise OneclassError(f"{what}: {failure}. {MODEL_MEMORY_HINT}") from error
+        raise OneclassError(f"{needs}{_describe_failure(error)}. {MODEL_MEMORY_HINT}") from error
+
+
+def _describe_failure(error: MemoryError) -> str:
+    """Say what could not be allocated and what is free; the arrays in the error's frames would live as long as it."""
+    traceback.clear_frames(error.__traceback__)
+    return f"ran out of memory ({str(error) or 'MemoryError'}): {resources.describe_free_memory()}"
 
 
 @contextlib.contextmanager
@@ -64,9 +68,6 @@ def memory_errors(what: str) -> Generator[None]:
     except Exception as error:
         if isinstance(error, OneclassError) or (advice := explain_exhaustion(error, what)) is None:
             raise
-        if isinstance(error, MemoryError):
-            # The arrays in its frames would live as long as the error.
-            traceback.clear_frames(error.__traceback__)
         raise ResourceExhausted(advice) from error
 
 
@@ -76,12 +77,12 @@ def explain_exhaustion(error: Exception, what: str) -> str | None:
     numpy and Polars report a full disk in their own messages, without an errno.
     """
     if isinstance(error, MemoryError):
-        problem = f"{what}: ran out of memory ({str(error) or 'MemoryError'}): {resources.describe_free_memory()}"
+        problem = f"{what}: {_describe_failure(error)}"
         return f"{problem}. Give it more, or end what else runs on the machine; the same command goes on from here."
-    number, file = getattr(error, "errno", None), getattr(error, "filename", None)
+    number, file = getattr(error, "errno", None), getattr(error, "filename", None) or what
     if number in (errno.ENOSPC, errno.EDQUOT) or (number is None and DISK_FULL_MESSAGES.search(str(error))):
         reason = getattr(error, "strerror", None) or str(error)
-        return f"{file or what}: the disk is full ({reason}). Free some space or choose another --home, then run again."
+        return f"{file}: the disk is full ({reason}). Free some space or choose another --home, then run again."
     return None
 
 

@@ -15,7 +15,7 @@ from scipy.sparse import csr_matrix
 
 from oneclass.models.base import Model
 from oneclass.models.fit_options import Epoch, FitOptions, ValidationUsers
-from oneclass.models.memory_estimates import LogSize, estimate_coordinator_bytes
+from oneclass.models.memory_estimates import LogSize
 from oneclass.models.registry import MODELS
 from oneclass.models.settings import ModelSettings
 from oneclass.tasks import memory_errors
@@ -62,7 +62,7 @@ def submit_fits(home: Home, plan: FitPlan, executor: Executor = LOCAL) -> dict[s
         previous = warm_start.find_latest_fit(home, split, model) if plan.warm and kind.is_iterative else None
         cost = kind.estimate_cost(settings, LogSize.of(matrices.load_split(home, digest, parts=()).train))
         call = load_or_fit, home, digest, model, settings, plan.seed
-        if previous or cost.sizes:
+        if previous or cost.coordinator_bytes:
             pending[split] = LOCAL.submit(*call, previous, executor)
         else:
             pending[split] = executor.submit(*call, label=f"{model}: train on {split}", memory=cost.bytes)
@@ -147,11 +147,8 @@ def load_or_fit(
 
 def _estimate_memory(estimator: Model, train: csr_matrix, workers: Executor) -> int:
     """Estimate the memory of a fit in this process, without blocks that workers compute."""
-    settings = estimator.settings
-    cost = estimator.estimate_cost(settings, LogSize.of(train))
-    if cost.sizes and workers is not LOCAL:
-        return estimate_coordinator_bytes(cost.sizes, settings.blocks, train.shape)
-    return cost.bytes
+    cost = estimator.estimate_cost(estimator.settings, LogSize.of(train))
+    return cost.bytes if workers is LOCAL else cost.coordinator_bytes or cost.bytes
 
 
 def is_model_error(error: BaseException) -> bool:

@@ -132,7 +132,6 @@ class MRFDense(ItemWeights[MRFDenseSettings]):
         return FitCost(
             BYTES_PER_EDGE * log.edges + 8 * log.items**2 + work_bytes(log.items),
             INVERSE_SECONDS * log.items**2 * min(log.items, log.users),
-            is_linear=False,
             depends_on_items=True,
             remedy="take item_knn, sansa or mrf_sparse in its place",
             reads_table=True,

@@ -26,6 +26,7 @@ from scipy.sparse import csr_matrix
 
 from oneclass.models.distributed import UserBlock, UserBlocks, partition_users
 from oneclass.models.fit_options import FitOptions
+from oneclass.models.memory_estimates import FitCost, LogSize
 from oneclass.models.numerics.adjacency import copy_pattern
 from oneclass.models.numerics.partition import partition_shards
 from oneclass.models.random_graph.inference import GraphSampler, HiddenGraph, RandomGraphPosterior, combine_bound
@@ -43,6 +44,31 @@ from oneclass.models.random_graph.posterior import (
     VertexPosterior,
 )
 from oneclass.models.random_graph.settings import RandomGraphSettings
+
+COPIES_PER_FIT = 3  # of the users' arrays in one call: input, layout of the kernels, output
+CALL_BYTES_PER_EDGE = 24
+
+
+def estimate_blocks(settings: RandomGraphSettings, log: LogSize, edge_seconds: float) -> FitCost:
+    """Estimate the cost of a fit by blocks: q of the users and items, and the messages between them.
+
+    The coordinator, whose matrix is memory-mapped, holds all users at the start and the end; in between, what goes to
+    and comes from all blocks, and the sum of the messages in float64.
+    """
+    of_user, blocks = 8 * (settings.factors + 1), settings.blocks
+    items, message = of_user * log.items, 4 * message_size(settings.factors) * log.items
+    stored = blocks * message if 0 < settings.refreshed < blocks else 0
+    between = blocks * (items + message) + 2 * message + stored
+    here = max(COPIES_PER_FIT * log.users * of_user, between) + items
+    of_block = LogSize(-(-log.users // blocks), log.items, -(-log.edges // blocks))
+    return FitCost(here + estimate_call(settings, of_block), edge_seconds * log.edges, coordinator_bytes=here)
+
+
+def estimate_call(settings: RandomGraphSettings, block: LogSize) -> int:
+    """Estimate the memory of a call for a block of this size."""
+    of_user, message = 8 * (settings.factors + 1), 4 * message_size(settings.factors)
+    of_users = COPIES_PER_FIT * of_user * block.users + CALL_BYTES_PER_EDGE * block.edges
+    return (3 * of_user + 2 * message) * block.items + of_users
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from oneclass.models.fit_options import (
     sampling_seed,
     skipped_epochs,
 )
-from oneclass.models.memory_estimates import FitCost, LogSize, Sizes
+from oneclass.models.memory_estimates import FitCost, LogSize
 from oneclass.models.negatives.distributions import WithoutReplacement
 from oneclass.models.negatives.like_probability import (
     LOG_ODDS_SCORES,
@@ -36,7 +36,7 @@ from oneclass.models.negatives.sampling import build_alias_table, degree_histogr
 from oneclass.models.numerics.adjacency import copy_pattern
 from oneclass.models.numerics.partition import partition_shards
 from oneclass.models.numerics.random_numbers import purpose
-from oneclass.models.random_graph.blocks import BlockConfig, start_distributed_fit
+from oneclass.models.random_graph.blocks import BlockConfig, estimate_blocks, start_distributed_fit
 from oneclass.models.random_graph.inference import (
     T_EPSILON,
     ExplicitNegativeSampler,
@@ -46,7 +46,6 @@ from oneclass.models.random_graph.inference import (
     step_sizes,
 )
 from oneclass.models.random_graph.kernels import fold_in_users, history_keys
-from oneclass.models.random_graph.messages import message_size
 from oneclass.models.random_graph.posterior import USER_FACTORS, PrecisionPosterior, VertexPosterior
 from oneclass.models.random_graph.settings import BOUND_EVERY, T_TAU, RandomGraphSettings
 
@@ -91,14 +90,10 @@ class RandomGraph(Model[RandomGraphSettings]):
 
     @classmethod
     def estimate_cost(cls, settings: RandomGraphSettings, log: LogSize) -> FitCost:
-        """Estimate the cost of a fit; by blocks, from q of a user and of the items, and the messages between them."""
-        factors, blocks = settings.factors, settings.blocks
-        if blocks == 1:
-            return FitCost.of_factors(log, factors, SECONDS_PER_EDGE)
-        q, sums = 8 * (factors + 1) * log.items, 4 * message_size(factors) * log.items
-        stored = blocks * sums if 0 < settings.refreshed < blocks else 0
-        sizes = Sizes(8 * (factors + 1), q, sums, here=2 * sums + stored, call=q)
-        return FitCost.of_blocks(log, sizes, blocks, SECONDS_PER_EDGE)
+        """Estimate the cost of a fit."""
+        if settings.blocks > 1:
+            return estimate_blocks(settings, log, SECONDS_PER_EDGE)
+        return FitCost.of_factors(log, settings.factors, SECONDS_PER_EDGE)
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         with self._run_iterations(interactions, options) as iterate:

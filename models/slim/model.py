@@ -118,7 +118,7 @@ class SLIM(ItemWeights[SLIMSettings]):
         of_pair, most = BUFFER_BYTES
         size = EDGE_BYTES * log.edges + PAIR_BYTES * log.gram_entries + min(of_pair * log.gram_entries, most)
         seconds = interpolate_by_history(log.edges / log.users, *PAIR_SECONDS) * log.gram_entries
-        return FitCost(size, seconds, is_linear=False, remedy="raise slim.l1")
+        return FitCost(size, seconds, remedy="raise slim.l1")
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         moments = column_moments(interactions, self.params.user_weight_exponent)

@@ -32,6 +32,7 @@ from distributed.comm.core import CommClosedError
 from distributed.scheduler import KilledWorker
 
 from oneclass.models.numba_cache import digest_of
+from oneclass.models.numerics.threads import limit_threads
 from oneclass.tasks.cluster import Executor, PendingCall
 from oneclass.tasks.errors import ClusterUnavailable, InputError, OneclassError
 from oneclass.tasks.stores import resources
@@ -237,8 +238,6 @@ def run_call(versions: Mapping[str, str], home: Home, pickled: bytes) -> Any:
             raise ClusterUnavailable(f"worker {distributed.get_worker().address} cannot be used: {reason}.")
         leave_logs_to_dask()
         function, arguments = pickle.loads(pickled)
-        from oneclass.models.numerics.threads import limit_threads
-
         with home.writing(), limit_threads(home.limits.threads):
             return function(*(home if isinstance(value, Home) else value for value in arguments))
 

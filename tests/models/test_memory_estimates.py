@@ -8,7 +8,8 @@ from scipy.sparse import csr_matrix
 
 from oneclass.models.distributed import partition_by_edges
 from oneclass.models.fit_options import FitOptions
-from oneclass.models.memory_estimates import LogSize, estimate_block_bytes, estimate_coordinator_bytes
+from oneclass.models.memory_estimates import LogSize
+from oneclass.models.random_graph.blocks import estimate_call
 from oneclass.models.random_graph.model import RandomGraph
 from oneclass.models.random_graph.settings import RandomGraphSettings
 from oneclass.models.registry import MODELS
@@ -53,14 +54,13 @@ def test_a_call_and_the_coordinator_take_about_what_is_said(log, refreshed):
     finally:
         tracemalloc.stop()
     starts = matrix.indptr
-    sizes = kind.estimate_cost(settings, LogSize.of(matrix)).sizes
+    coordinator = kind.estimate_cost(settings, LogSize.of(matrix)).coordinator_bytes
     said = max(
-        estimate_block_bytes(sizes, end - first, int(starts[end] - starts[first]))
+        estimate_call(settings, LogSize(end - first, matrix.shape[1], int(starts[end] - starts[first])))
         for first, end in partition_by_edges(starts, 4)
     )
-    said_here = estimate_coordinator_bytes(sizes, 4, matrix.shape)
     assert said / 5 < workers.most < 1.1 * said
-    assert said_here / 5 < here < 1.1 * said_here
+    assert coordinator / 5 < here < 1.1 * coordinator
 
 
 def test_more_blocks_need_less_each_but_for_the_items():
@@ -68,14 +68,14 @@ def test_more_blocks_need_less_each_but_for_the_items():
     log = LogSize(*shape, edges)
     kind = RandomGraph
     one, few, many = (RandomGraphSettings(blocks=blocks) for blocks in (1, 10, 1000))
-    assert kind.estimate_cost(one, log).sizes is None
-    sizes = [kind.estimate_cost(of, log).sizes for of in (few, many)]
+    assert kind.estimate_cost(one, log).coordinator_bytes == 0
+    sizes = [(shape[0] // of.blocks, edges // of.blocks) for of in (few, many)]
     each = [
-        estimate_block_bytes(size, shape[0] // of.blocks, edges // of.blocks) - estimate_block_bytes(size, 0, 0)
-        for size, of in zip(sizes, (few, many), strict=True)
+        estimate_call(of, LogSize(users, shape[1], its)) - estimate_call(of, LogSize(0, shape[1], 0))
+        for of, (users, its) in zip((few, many), sizes, strict=True)
     ]
     assert each[1] == pytest.approx(each[0] / 100)
-    whole = estimate_coordinator_bytes(sizes[0], 10, shape) + each[0] + estimate_block_bytes(sizes[0], 0, 0)
+    whole = kind.estimate_cost(few, log).coordinator_bytes + each[0] + estimate_call(few, LogSize(0, shape[1], 0))
     assert kind.estimate_cost(few, log).bytes == whole < kind.estimate_cost(one, log).bytes
     assert np.log10(whole) > 7
 

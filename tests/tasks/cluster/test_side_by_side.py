@@ -12,7 +12,7 @@ from dataclasses import replace
 import numba
 import pytest
 
-from oneclass.models.memory_estimates import LogSize, estimate_coordinator_bytes
+from oneclass.models.memory_estimates import LogSize
 from oneclass.models.numerics import threads
 from oneclass.models.numerics.threads import kernel_threads
 from oneclass.models.registry import MODELS
@@ -172,8 +172,7 @@ def little(tmp_path_factory):
 @pytest.mark.slow
 def test_a_coordinator_that_has_no_room_says_so_before_it_begins(little, home, digest, monkeypatch):
     settings, shape = random_graph(blocks=30), matrices.load_split(home, digest).train.shape
-    sizes = MODELS["random_graph"].estimate_cost(settings, LogSize(*shape, 1)).sizes
-    needed = estimate_coordinator_bytes(sizes, settings.blocks, shape) + KERNEL_BYTES
+    needed = MODELS["random_graph"].estimate_cost(settings, LogSize(*shape, 1)).coordinator_bytes + KERNEL_BYTES
     with open_executor(little.address, home) as executor:
         monkeypatch.setattr("oneclass.tasks.memory_errors.resources.free_memory", lambda: needed - 1)
         with pytest.raises(OneclassError, match=r"train: random_graph \(leave_one_out\): needs about \d+ MB of memory"):
