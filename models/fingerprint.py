@@ -16,7 +16,7 @@ from oneclass.models.numba_cache import PACKAGE
 
 SHARED = {"attributes", "degrees", "evaluation", "negatives", "numerics"} | {  # packages, and modules beside them
     *("__init__", "base", "distributed", "fingerprint", "fit_options", "item_weights", "memory_estimates"),
-    *("model_files", "numba_cache", "own_model", "settings"),
+    *("like_model", "model_files", "numba_cache", "own_model", "settings"),
 }
 
 

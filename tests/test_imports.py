@@ -34,6 +34,7 @@ BESIDE_THEM = {
     "fingerprint",
     "fit_options",
     "item_weights",
+    "like_model",
     "memory_estimates",
     "model_files",
     "numba_cache",

@@ -11,7 +11,7 @@ from typing import Self
 import numpy as np
 from numba import njit, prange
 
-from oneclass.models.numerics.matmul import as_read_only, dense_times
+from oneclass.models.numerics.matmul import dense_times
 from oneclass.models.numerics.threads import map_row_blocks
 
 
@@ -41,7 +41,6 @@ class GaussianFactors:
 
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(24)
 NODES, NODE_WEIGHTS = _NODES.astype(np.float32), (_WEIGHTS / _WEIGHTS.sum()).astype(np.float32)
-LOG_ODDS_SCORES = ("like", "popularity_x_like", "popularity_x_odds")
 MACKAY, ONE = np.float32(np.pi / 8), np.float32(1)
 PAIRS_PER_BLOCK = 4096  # whose values at all nodes are computed at a time: 400 KB an array, which stays in the cache
 
@@ -52,9 +51,9 @@ def like_logits(users: GaussianFactors, columns: tuple[np.ndarray, np.ndarray]) 
     Args:
         columns: `item_columns(items)`.
     """
-    zeros = np.zeros(columns[0].shape[1], dtype=np.float32)
-    biases = (users.bias_mean, 1 / users.bias_precision), (zeros, zeros)
-    return put_log_odds(*_moments_but_for_biases(users, columns), *biases)
+    means, variances = _moments_but_for_biases(users, columns)
+    _put_logits(means, variances, users.bias_mean, 1 / users.bias_precision)
+    return means
 
 
 def item_columns(items: GaussianFactors) -> tuple[np.ndarray, np.ndarray]:
@@ -110,23 +109,6 @@ def log_odds(means: np.ndarray, variances: np.ndarray) -> np.ndarray:
     scale += 1
     np.sqrt(scale, out=scale)
     return np.divide(means, scale, out=scale)
-
-
-def put_log_odds(
-    means: np.ndarray,
-    variances: np.ndarray,
-    of_users: tuple[np.ndarray, np.ndarray],
-    of_items: tuple[np.ndarray, np.ndarray],
-) -> np.ndarray:
-    """`log_odds` of all pairs in one pass, in the place of `means`.
-
-    Args:
-        means, variances: float32 (users, items), of the logits without biases.
-        of_users, of_items: float32, mean and variance of each one's bias, which are added first.
-    """
-    biases = [tuple(as_read_only(moment, np.float32) for moment in side) for side in (of_users, of_items)]
-    _put_logits(means, variances, *biases)
-    return means
 
 
 def sigmoid(logits: np.ndarray) -> np.ndarray:
@@ -203,13 +185,12 @@ def _like_moments(means: np.ndarray, variances: np.ndarray) -> tuple[np.ndarray,
 
 
 @njit(cache=True, parallel=True, nogil=True)
-def _put_logits(means, variances, of_users, of_items):
+def _put_logits(means, variances, biases, bias_variances):
+    """Put `log_odds` of all pairs in the place of `means`, in one pass; the users' biases are added first."""
     for user in prange(len(means)):
         row, spread = means[user], variances[user]
-        bias, doubt = of_users[0][user], of_users[1][user]
         for item in range(len(row)):
-            mean = (row[item] + bias) + of_items[0][item]
-            variance = (spread[item] + doubt) + of_items[1][item]
+            mean, variance = row[item] + biases[user], spread[item] + bias_variances[user]
             row[item] = mean / np.sqrt(variance * MACKAY + ONE)
 
 

@@ -18,25 +18,15 @@ eq. 10 have a misprint: u_i should be u_i', over which the sum in their denomina
 """
 
 import time
-from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 from scipy.sparse import csc_matrix, csr_matrix
 
-from oneclass.models.base import Model
 from oneclass.models.fit_options import DEFAULT_OPTIONS, Epoch, FitOptions, Start, copy_rows, has_converged
+from oneclass.models.like_model import LikeModel
 from oneclass.models.memory_estimates import FitCost, LogSize
 from oneclass.models.negatives.distributions import CensoredPairs
-from oneclass.models.negatives.like_probability import (
-    LOG_ODDS_SCORES,
-    compute_scores,
-    like_spread,
-    log_odds,
-    put_log_odds,
-    sigmoid,
-)
-from oneclass.models.numerics.matmul import dense_times
+from oneclass.models.negatives.like_probability import GaussianFactors
 from oneclass.models.numerics.random_numbers import normals, purpose
 from oneclass.models.paired_symbols.posterior import PairedSymbolsPosterior
 from oneclass.models.paired_symbols.settings import PairedSymbolsSettings
@@ -50,15 +40,13 @@ TAU_B = 1.0  # prior precision of all biases
 MAX_FOLD_IN_PASSES, FOLD_IN_TOLERANCE = 100, 1e-4
 
 
-class PairedSymbols(Model[PairedSymbolsSettings]):
+class PairedSymbols(LikeModel[PairedSymbolsSettings]):
     """Bilinear model of seen and censored pairs, an alternative to the softmax, by variational Bayes.
 
     Paquet, Koenigstein and Winther (2014), the bound of eq. 4 with exact block updates; only the start is random.
 
-    Scores are functions of x_ij = E a_ij / sqrt(1 + pi var a_ij / 8): `like` is sigma(x), the probability
-    that a selected pair is seen; `popularity_x_like` is sigma(x) E[psi_j] (eq. 11); `popularity_x_odds` is
-    x + a log E[psi_j]. The last is because censored pairs are drawn by popularity: e^x then estimates a ratio of
-    densities, and popularity should multiply these odds.
+    `like` is the probability that a selected pair is seen, and `popularity_x_like` eq. 11. Censored pairs are drawn by
+    popularity, so that e^x estimates a ratio of densities: popularity should multiply these odds (`popularity_x_odds`).
 
     Attributes:
         user_rows, item_rows: float32 (users, 2 W) and (items, 2 W): means and variances of (u_i, b_i) and
@@ -79,8 +67,6 @@ class PairedSymbols(Model[PairedSymbolsSettings]):
 
     name = "paired_symbols"
     Settings = PairedSymbolsSettings
-    score_names = LOG_ODDS_SCORES
-
     is_iterative = True
 
     @classmethod
@@ -100,21 +86,6 @@ class PairedSymbols(Model[PairedSymbolsSettings]):
         items, pseudo = self._item_symbols(), self.params.r * users.degrees
         users.converge(items, pseudo, float(self.xi_star[0]), MAX_FOLD_IN_PASSES, FOLD_IN_TOLERANCE)
         return users.rows
-
-    def _like(
-        self, histories: csr_matrix, *, users: np.ndarray | None = None, items: np.ndarray | None = None
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the probability sigma(a_ij) that a selected pair is seen, and its uncertainty (`Model.like`).
-
-        The mean is the score `like`, the standard deviation by Gauss-Hermite quadrature over the Gaussian of a_ij.
-        """
-        rows = self._user_rows(histories, users)
-        if items is not None and np.ndim(items) == 2:
-            mean, variance = self._pair_moments(rows, np.asarray(items))
-        else:
-            mean, variance = self._moments(rows, items)
-        like = sigmoid(log_odds(mean, variance))
-        return like, like_spread(mean, variance, like)
 
     def item_vectors(self) -> np.ndarray:
         """Return the means of the items' factors."""
@@ -171,79 +142,22 @@ class PairedSymbols(Model[PairedSymbolsSettings]):
             copy_rows(items, start.previous.item_rows, start.items)
         return users, items
 
-    def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
-        return next(self._scores_of((score,), histories, users))
+    def _user_side(self, histories: csr_matrix, users: np.ndarray | None) -> GaussianFactors:
+        return self._split_rows(self.fold_in(histories) if users is None else self.user_rows[users])
 
-    def _iterate_scores(self, histories: csr_matrix, users: np.ndarray | None) -> Iterator[np.ndarray]:
-        return self._scores_of(self.score_names, histories, users)
+    def _item_side(self) -> GaussianFactors:
+        """Return q of the items; log(r / like_r) turns odds against r censored pairs per seen pair into the wanted."""
+        side = self._split_rows(self.item_rows)
+        side.bias_mean = side.bias_mean + np.float32(np.log(self.params.r / (self.params.like_r or self.params.r)))
+        return side
 
-    def _scores_of(
-        self, names: tuple[str, ...], histories: csr_matrix, users: np.ndarray | None
-    ) -> Iterator[np.ndarray]:
-        logits = put_log_odds(*self._products_and_biases(self._user_rows(histories, users), None))
-        popularity, weighted = self.compute_once("popularity", self._popularity_and_log)
-        return compute_scores(logits, names, popularity, weighted)
+    def _popularity(self) -> np.ndarray:
+        return self.item_popularity
 
-    def _popularity_and_log(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return psi and a log psi, float32 (items,) each."""
-        weighted = self.params.popularity_weight * np.log(self.item_popularity)
-        return self.item_popularity.astype(np.float32), weighted.astype(np.float32)
-
-    def _moments(self, rows: np.ndarray, items: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-        """Return E a and var a of every pair of users' rows and items (None: all items), float32 (users, items)."""
-        mean, variance, (b, b_variance), (c, c_variance) = self._products_and_biases(rows, items)
-        mean += b[:, None]
-        mean += c
-        variance += b_variance[:, None]
-        variance += c_variance
-        return mean, variance
-
-    def _products_and_biases(self, rows: np.ndarray, items: np.ndarray | None) -> tuple[Any, ...]:
-        """Return the arguments of `put_log_odds`: the moments without biases, and the moments of both sides' biases."""
-        users, columns = self._logit_rows(rows), self._logit_columns(items)
-        mean, variance = dense_times(users[0], columns[0]), dense_times(users[1], columns[1])
-        return mean, variance, users[2:], columns[2:]
-
-    def _logit_rows(self, rows: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Return the users' part of the moments: of means, of variances, and the mean and variance of the bias."""
-        u, b, u_variance, b_variance = self._split_rows(rows)
-        return u, np.concatenate([u**2 + u_variance, u_variance], axis=1), b, b_variance
-
-    def _logit_columns(self, items: np.ndarray | None) -> tuple[np.ndarray, ...]:
-        """Return the items' part of the moments, of all items by default."""
-
-        def columns_of(rows: np.ndarray) -> tuple[np.ndarray, ...]:
-            v, c, v_variance, c_variance = self._split_rows(rows)
-            means, variances = np.ascontiguousarray(v.T), np.ascontiguousarray(np.hstack([v_variance, v**2]).T)
-            return means, variances, c + self._log_odds_shift(), c_variance.copy()
-
-        if items is None:
-            return self.compute_once("columns", lambda: columns_of(self.item_rows))
-        return columns_of(self.item_rows[items])
-
-    def _pair_moments(self, rows: np.ndarray, items: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return E a and var a of each user and that user's own items, float32 (users, n); E a is NaN for an item of
-        -1.
-        """
-        u, b, u_variance, b_variance = self._split_rows(rows)
-        v, c, v_variance, c_variance = self._split_rows(self.item_rows[items])
-        mean = np.einsum("ik,ijk->ij", u, v) + b[:, None] + (c + self._log_odds_shift())
-        variance = np.einsum("ik,ijk->ij", u**2 + u_variance, v_variance)
-        variance += np.einsum("ik,ijk->ij", u_variance, v**2)
-        mean[items < 0] = np.nan
-        return mean, variance + b_variance[:, None] + c_variance
-
-    def _log_odds_shift(self) -> np.float32:
-        """Return log(r / like_r), which turns odds against r censored pairs per seen pair into odds against like_r."""
-        return np.float32(np.log(self.params.r / (self.params.like_r or self.params.r)))
-
-    def _split_rows(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Split rows into the factors' means, the bias, the factors' variances and the bias's variance."""
-        k, width = self.params.factors, rows.shape[-1] // 2
-        return rows[..., :k], rows[..., k], rows[..., width : width + k], rows[..., width + k]
-
-    def _user_rows(self, histories: csr_matrix, users: np.ndarray | None) -> np.ndarray:
-        return self.fold_in(histories) if users is None else self.user_rows[users]
+    def _split_rows(self, rows: np.ndarray) -> GaussianFactors:
+        k, width = self.params.factors, rows.shape[1] // 2
+        parts = rows[:, :k], 1 / rows[:, width : width + k], rows[:, k], 1 / rows[:, width + k]
+        return GaussianFactors(*map(np.ascontiguousarray, parts))
 
     def _item_symbols(self) -> Symbols:
         """Return the items as the fixed side of a fold-in (rows, shares, background cache), built once."""

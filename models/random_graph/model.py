@@ -6,7 +6,7 @@ apart how popular an item is (pi_n: how often it is considered) and how well it 
 """
 
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import fields
 from functools import partial
@@ -14,7 +14,6 @@ from functools import partial
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from oneclass.models.base import Model
 from oneclass.models.fit_options import (
     Epoch,
     FitOptions,
@@ -23,15 +22,9 @@ from oneclass.models.fit_options import (
     sampling_seed,
     skipped_epochs,
 )
+from oneclass.models.like_model import LikeModel
 from oneclass.models.memory_estimates import FitCost, LogSize
 from oneclass.models.negatives.distributions import WithoutReplacement
-from oneclass.models.negatives.like_probability import (
-    LOG_ODDS_SCORES,
-    compute_scores,
-    item_columns,
-    like_logits,
-    pair_likes,
-)
 from oneclass.models.negatives.sampling import build_alias_table, degree_histogram, histogram_power, negative_starts
 from oneclass.models.numerics.adjacency import copy_pattern
 from oneclass.models.numerics.partition import partition_shards
@@ -58,7 +51,7 @@ TOLERANCE = 0.003  # a fit ends where the bound has moved by less than this shar
 IterationStep = Callable[[int, float], dict[str, float]]  # number and step size of an iteration -> reported values
 
 
-class RandomGraph(Model[RandomGraphSettings]):
+class RandomGraph(LikeModel[RandomGraphSettings]):
     """Factor model of likes on a random graph of considered items, by stochastic variational Bayes.
 
     Paquet and Koenigstein (2014), Algorithm 1 with eq. 16 to 20; `like` is eq. 22.
@@ -85,7 +78,6 @@ class RandomGraph(Model[RandomGraphSettings]):
 
     name = "random_graph"
     Settings = RandomGraphSettings
-    score_names = LOG_ODDS_SCORES
     is_iterative = True
 
     @classmethod
@@ -177,17 +169,6 @@ class RandomGraph(Model[RandomGraphSettings]):
         )
         return users
 
-    def _like(
-        self, histories: csr_matrix, *, users: np.ndarray | None = None, items: np.ndarray | None = None
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the probability that a user likes an item once it is considered, and its uncertainty (`Model.like`).
-
-        The mean is by eq. 22, the standard deviation of sigma(a) by Gauss-Hermite quadrature over a ~ N(mu_a,
-        sigma_a^2).
-        """
-        side = self._side(histories, users)
-        return pair_likes(side, self.posterior.items, items)
-
     def item_vectors(self) -> np.ndarray:
         """Return the means of the items' factors."""
         return self.posterior.items.mean
@@ -196,28 +177,14 @@ class RandomGraph(Model[RandomGraphSettings]):
         """Return the distribution of section 4.1, as many negatives as likes; None with observed negatives."""
         return None if self.params.explicit_negatives else WithoutReplacement(self.histogram)
 
-    def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
-        return next(self._scores_of((score,), histories, users))
-
-    def _iterate_scores(self, histories: csr_matrix, users: np.ndarray | None) -> Iterator[np.ndarray]:
-        return self._scores_of(self.score_names, histories, users)
-
-    def _scores_of(
-        self, names: tuple[str, ...], histories: csr_matrix, users: np.ndarray | None
-    ) -> Iterator[np.ndarray]:
-        columns = self.compute_once("columns", lambda: item_columns(self.posterior.items))
-        logits = like_logits(self._side(histories, users), columns)
-        popularity, weighted = self.compute_once("popularity", self._popularity_and_log)
-        return compute_scores(logits, names, popularity, weighted)
-
-    def _side(self, histories: csr_matrix, users: np.ndarray | None) -> VertexPosterior:
+    def _user_side(self, histories: csr_matrix, users: np.ndarray | None) -> VertexPosterior:
         return self.fold_in(histories) if users is None else self.posterior.users.rows(users)
 
-    def _popularity_and_log(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return pi and a log pi, float32 (items,); an item without an edge gets the log of half the smallest pi."""
-        shares = self.histogram
-        logs = self.params.popularity_weight * np.log(np.where(shares > 0, shares, shares[shares > 0].min() / 2))
-        return shares.astype(np.float32), logs.astype(np.float32)
+    def _item_side(self) -> VertexPosterior:
+        return self.posterior.items
+
+    def _popularity(self) -> np.ndarray:
+        return self.histogram
 
     def sampler(self, interactions: csr_matrix, explicit_negatives: csr_matrix | None = None) -> GraphSampler:
         """Build the sampler of hidden graphs; sets `gamma` and `histogram`.

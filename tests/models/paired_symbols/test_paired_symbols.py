@@ -10,6 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.sparse import csr_matrix
 from scipy.special import digamma, expit, gammaln, log_expit, xlogy
 
+from oneclass.models.negatives.like_probability import item_columns, logit_moments
 from oneclass.models.numerics.simd import aligned_zeros, pad_width
 from oneclass.models.paired_symbols.edges import (
     COLUMN_UNIT,
@@ -334,7 +335,8 @@ def test_like_is_stated_against_other_numbers_of_censored_pairs_by_bayes_rule() 
         for like_r in (None, 1.0)
     )
     assert np.array_equal(as_fitted.item_rows, restated.item_rows)
-    mean, variance = as_fitted._moments(as_fitted.user_rows, None)
+    sides = as_fitted._user_side(csr_matrix(counts), np.arange(40)), item_columns(as_fitted._item_side())
+    mean, variance = logit_moments(*sides)
     a = mean[..., None] + np.sqrt(variance)[..., None] * np.random.default_rng(3).standard_normal(4000)
     like = 1 / (1 + np.exp(-a))
     against_one = 4 * like / (4 * like + 1 - like)  # a fourth of the censored pairs: the odds are four times as high
