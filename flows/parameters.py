@@ -171,11 +171,11 @@ def flow_with_parameters(kind: type[RunParameters]) -> Callable[[Callable[[Any],
     """
     from pydantic import WithJsonSchema
 
-    from oneclass.tasks import model_names, protocols
+    from oneclass.tasks.settings import MODELS, PROTOCOLS
 
     hints = get_type_hints(kind)
     # Prefect's pages make a choice of these values.
-    for name, values in {"models": model_names.list_models(), "protocols": list(protocols.PROTOCOLS)}.items():
+    for name, values in {"models": sorted(MODELS), "protocols": list(PROTOCOLS)}.items():
         if name in hints:
             hints[name] = list[Annotated[str, WithJsonSchema({"type": "string", "enum": values})]]
 

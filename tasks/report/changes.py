@@ -1,13 +1,15 @@
-"""Build the page's section on changes since the previous run: a summary and its tables."""
+"""Build the page's section on changes since the data set's last evaluated run: a summary and its tables."""
 
 from dataclasses import dataclass
 
+import duckdb
 import polars as pl
 
 from oneclass.tasks.html import numbers
+from oneclass.tasks.protocols import main_metric_parameters
 from oneclass.tasks.report.run_tables import Row, join_words
 from oneclass.tasks.report.tables import Column, Table
-from oneclass.tasks.run_diff import PreviousRun, RunDiff
+from oneclass.tasks.stores import warehouse
 
 
 @dataclass(frozen=True)
@@ -15,22 +17,26 @@ class Changes:
     """The difference of two runs, as the page shows it.
 
     Attributes:
-        previous: the earlier run; None if this is the first one.
+        previous: the earlier run's `run_id`, `started_at` and `code_version`; None if this is the first one.
         summary: the difference in one or two sentences.
         tables: of metrics and of settings.
     """
 
-    previous: PreviousRun | None
+    previous: Row | None
     summary: str
     tables: list[Table]
 
 
-def build_changes(diff: RunDiff | None) -> Changes:
-    """Build the section; `diff` is None for the first run."""
-    if diff is None:
+def build_changes(connection: duckdb.DuckDBPyConnection, run_id: str) -> Changes:
+    """Compare a run with the last evaluated run before it, and build the section."""
+    earlier = warehouse.select(connection, "changes/previous_run", run_id=run_id).to_dicts()
+    if not earlier:
         summary = "No run of the data set was completed before this one; the next is compared with it."
         return Changes(None, summary, [])
-    metrics, settings = diff.metrics.filter(pl.col("place") == 0).to_dicts(), diff.settings.to_dicts()
+    both = {"run_id": run_id, "previous_run_id": earlier[0]["run_id"]}
+    of_all = warehouse.select(connection, "changes/metrics", **both, **main_metric_parameters())
+    metrics = of_all.filter(pl.col("place") == 0).to_dicts()
+    settings = warehouse.select(connection, "changes/settings", **both).to_dicts()
     tables = [
         Table("metric_changes", "Main metric of every list, then and now", "evaluation.metrics", [
             Column("protocol", "protocol"), Column("metric", "metric"), Column("model", "model"),
@@ -43,7 +49,7 @@ def build_changes(diff: RunDiff | None) -> Changes:
             Column("setting", "setting"), Column("before", "before", "prose"), Column("now", "now", "prose")],
             settings),
     ]  # fmt: skip
-    return Changes(diff.previous, _summarize_diff(metrics, settings), tables)
+    return Changes(earlier[0], _summarize_diff(metrics, settings), tables)
 
 
 def _summarize_diff(metrics: list[Row], settings: list[Row]) -> str:

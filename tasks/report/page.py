@@ -10,7 +10,6 @@ from typing import Any
 
 from markupsafe import Markup
 
-from oneclass.tasks import run_diff
 from oneclass.tasks.html.numbers import format_list
 from oneclass.tasks.html.templates import load_template
 from oneclass.tasks.report import content, headline, model_tables
@@ -47,7 +46,7 @@ def build_page(tables: RunTables, home: Home, earlier: list[str]) -> Page:
     main = headline.load_leaderboards(tables)
     verdict = headline.load_headline(tables, main, overview["started_at"])
     decision = verdict.decision
-    changes = build_changes(run_diff.diff_with_previous(connection, run_id))
+    changes = build_changes(connection, run_id)
     row, unread = verdict.row, tables.as_rows("unread_files")
     quality = tables("quality", protocol=row.protocol, metric=next(iter(row.cells))) if row else None
     shown = {name: content.load_table(tables, name) for name in content.TABLES}

@@ -17,7 +17,7 @@ from scipy.sparse import csr_matrix
 import oneclass
 from oneclass.flows import commands
 from oneclass.models.registry import MODELS
-from oneclass.tasks import datasets, model_names
+from oneclass.tasks import datasets
 from tests.tasks.cluster.conftest import start_cluster
 from tests.typed import ROOT, indented_blocks, read_page, run_line, serve_line
 
@@ -39,10 +39,6 @@ def test_a_documented_command_is_taken(line):
     _, given, _ = commands.build_app(module.removeprefix("flows."))(arguments)
     models = [given.model] if getattr(given, "model", None) else getattr(given, "models", [])
     assert set(models) <= {*MODELS, ADDED}
-
-
-def test_the_models_are_listed_without_importing_them():
-    assert set(model_names.list_models()) == set(MODELS)
 
 
 @pytest.mark.parametrize("name", commands.COMMANDS)

@@ -69,14 +69,13 @@ import numpy as np
 from scipy.sparse import csr_matrix
 from oneclass.models.registry import MODELS, load_model
 from oneclass.models import fingerprint
-from oneclass.tasks import model_names
 
 likes = csr_matrix(np.eye(4) + np.eye(4, k=1))
 with tempfile.TemporaryDirectory() as folder:
     MODELS["newest"](seed=1).fit(likes).save(folder)
     print(load_model("newest", folder).recommend(likes, 1)[0].ravel().tolist())
 digest = fingerprint.fingerprint_model(MODELS["newest"])
-print("newest" in model_names.list_models(), MODELS["popularity"].__module__, len(digest))
+print("newest" in MODELS, MODELS["popularity"].__module__, len(digest))
 """
 
 
