@@ -48,7 +48,8 @@ where kind_weight <> 0 and ($half_life_days is null or occurred_at is not null)
 
 -- name: weighted_pairs
 -- weighted_pairs: one row per (user, item) whose weights add up to the threshold: how many events, their sum, and when and
--- where it came to be a like: at the event from which on the sum of all events so far was never below the threshold.
+-- where it came to be a like: at the event from which on the sum of all events so far was never below the threshold. It was
+-- last taken at its last event of a positive weight, which a return is not.
 create or replace temp table weighted_pairs as
 with running as (
     select
@@ -71,7 +72,7 @@ select
     count(*)::integer as event_count,
     arg_max(total, turn)::double as weight,
     min(occurred_at) filter (is_liked) as first_at,
-    max(occurred_at) as last_at,
+    greatest(min(occurred_at) filter (is_liked), max(occurred_at) filter (weight > 0)) as last_at,
     arg_min(position, turn) filter (is_liked) as position
 from liked
 group by user_id, item_id

@@ -17,20 +17,27 @@ order by side, degree
 
 -- name: list_hits
 -- diagnostics.list_hits: one row at most: the run whose lists stand as published. A like is new if its log came in after
--- that run promoted its lists or, where it took the events up to a day, if it is of a later day.
+-- that run promoted its lists or, where it took the events up to a day, if it is of a later day. Where lists include
+-- seen items, an older like that was taken again since is to be found too, and popularity ranks all items.
 insert into diagnostics.list_hits
 with made as (
     select
         runs.run_id,
         runs.started_at as made_at,
         decided_at,
-        try_cast(runs.settings ->> 'until' as date) as until
+        try_cast(runs.settings ->> 'until' as date) as until,
+        coalesce(runs.settings ->> 'seen_items' = 'include', false) as has_seen
     from operations.promotions
     join operations.runs using (run_id)
     where promoted and run_id <> $run_id
     qualify row_number() over (order by promotions.rowid desc) = 1
 ), shown as (
     select max(rank) as length from published.recommendations
+), taken as (  -- the last event of a pair, in a log that came in later
+    select distinct events.user_id, events.item_id, events.occurred_at as last_at
+    from made, raw.events
+    join operations.log_files using (file_id)
+    where has_seen and ingested_at > decided_at
 ), likes as (
     select
         user_id,
@@ -39,9 +46,14 @@ with made as (
         case
             when made.until is not null then first_at >= made.until + interval 1 day
             else log_files.ingested_at > made.decided_at
-        end as is_new
+        end as is_new,
+        is_new or has_seen and case
+            when made.until is not null then last_at >= made.until + interval 1 day
+            else taken.last_at is not null
+        end as is_target
     from made, curated.interactions
     left join operations.log_files on file_id = first_file_id
+    left join taken using (user_id, item_id, last_at)
 ), popularity as (
     select
         item_index,
@@ -60,12 +72,13 @@ with made as (
             join popularity as ahead using (item_index)
             where known.user_id = likes.user_id
                 and not coalesce(known.is_new, false)
+                and not has_seen
                 and ahead.place < popularity.place
         ) as popular_place
-    from likes
+    from made, likes
     left join published.recommendations using (user_id, item_id)
     left join popularity using (item_index)
-    where likes.is_new and user_id in (select user_id from published.recommendations)
+    where likes.is_target and user_id in (select user_id from published.recommendations)
 ), users as (
     select
         user_id,

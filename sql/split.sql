@@ -243,9 +243,10 @@ semi join known_items using (item_index)
 where last_at >= $next_from
 
 -- name: edges_astride
--- One row per edge with events on both sides of the cut, with those before it and whether some came from then on (and before
--- $before). `position` is where the first of these was in the logs; null where that is the edge's own first line. A table
--- of its own: it is mostly empty, and a plan that cannot know this builds a hash table of all edges.
+-- One row per edge that may have events on both sides of the cut, with those before it and whether it was taken again, at an
+-- event of a positive weight, from then on (and before $before). `position` is where the first of these was in the logs; null
+-- where that is the edge's own first line. A table of its own: without weights it is mostly empty, and a plan that cannot
+-- know this builds a hash table of all edges.
 create or replace temp table edges_astride as
 with astride as (
     select
@@ -254,7 +255,7 @@ with astride as (
         user_id,
         item_id
     from curated.interactions
-    where first_at < $next_from and last_at >= $next_from
+    where first_at < $next_from and (last_at >= $next_from or weight is not null)
 )
 select
     user_index,
@@ -262,7 +263,9 @@ select
     count(*) filter (is_earlier) as events,
     (sum(weight) filter (is_earlier))::double as sum_before,
     min(position) filter (is_earlier and weight is null) as position,
-    bool_or(occurred_at >= $next_from and ($before is null or occurred_at < $before)) as came_again
+    bool_or(
+        coalesce(weight > 0, true) and occurred_at >= $next_from and ($before is null or occurred_at < $before)
+    ) as came_again
 from (
     select *, occurred_at < $next_from or (occurred_at is null and weight is not null) as is_earlier from {events}
 ) as events

@@ -40,9 +40,9 @@ create table if not exists diagnostics.list_hits (
     made_at timestamp not null,
     length integer not null, -- of the longest list, k
     users bigint not null, -- with a list and a new like
-    likes bigint not null, -- their new likes
+    likes bigint not null, -- their later likes
     hits bigint not null, -- of these in the lists
-    recall double not null, -- mean over users of hits / min(k, new likes)
+    recall double not null, -- mean over users of hits / min(k, later likes)
     recall_error double not null,
     ndcg double not null, -- mean over users, of the first k
     ndcg_error double not null,

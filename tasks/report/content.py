@@ -23,8 +23,8 @@ TABLES: dict[str, tuple[str, str, list[Column]]] = {
         Column("first_line", "first line", "count")]),
     "list_hits": ("Published lists and the likes that came after them", "diagnostics.list_hits", [
         Column("made_at", "lists of", "time"), Column("users", "users", "count", "with a list and a new like"),
-        Column("likes", "new likes", "count"), Column("hits", "in the lists", "count"),
-        Column("recall", "recall", "metric", "hits / min(length of the list, new likes)", error="recall_error"),
+        Column("likes", "later likes", "count"), Column("hits", "in the lists", "count"),
+        Column("recall", "recall", "metric", "hits / min(length of the list, later likes)", error="recall_error"),
         Column("ndcg", "nDCG", "metric", "early hits count more; 1 is perfect", error="ndcg_error"),
         Column("gain", "above popularity", "change", "nDCG less that of the most popular items, over the same users",
                error="gain_error")]),
@@ -68,7 +68,7 @@ def describe_list_hits(rows: Sequence[Row]) -> str:
     if not rows:
         return ""
     last = rows[0]
-    return f"The last lists found {last['hits']:,} of {last['likes']:,} new likes of {last['users']:,} users"
+    return f"The last lists found {last['hits']:,} of {last['likes']:,} later likes of {last['users']:,} users"
 
 
 def describe_input(overview: Row) -> str:

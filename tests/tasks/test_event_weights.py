@@ -70,7 +70,9 @@ def added_up(events, settings, until=datetime.max):
             continue
         first = max((n + 1 for n, total in enumerate(totals) if total < Decimal(str(settings.threshold))), default=0)
         times = [when for when, *_ in own[first:] if when > datetime.min]
-        likes[pair] = (len(own), float(totals[-1]), min(times, default=None), max(times, default=None), own[first][1])
+        taken = [when for when, _, added in own if added > 0 and when > datetime.min]
+        last = max([*times[:1], *taken], default=None)
+        likes[pair] = (len(own), float(totals[-1]), min(times, default=None), last, own[first][1])
     return likes
 
 
@@ -91,7 +93,7 @@ def test_weights_of_an_orders_log_add_up(home, log_events):
     day = lambda number: datetime(2026, 3, number, 9)
     assert load_edges(home) == [
         ("ada", "mug", 3, 7.6, day(2), day(3), 2),  # a view is too little, and the cart makes it a like
-        ("ada", "pot", 2, 5.0, day(3), day(9), 4),  # one of two came back
+        ("ada", "pot", 2, 5.0, day(3), day(3), 4),  # one of two came back, which takes nothing
         ("ada", "pan", 3, 5.0, day(12), day(12), 8),  # came back, and was bought once more
         ("ben", "pot", 2, 1.0, day(7), day(7), 12),  # ten views of 0.1 are exactly 1
         ("eve", "pan", 1, 5.0, day(13), day(13), 15),
@@ -188,6 +190,23 @@ def test_what_is_known_before_the_cut_of_next_events_holds_no_later_event(home, 
         ("ada", "mug", datetime(2026, 3, 2, 9)), ("ada", "pan", datetime(2026, 3, 12, 9)),
         ("ben", "mug", None), ("ben", "pan", None), ("ben", "pot", datetime(2026, 3, 7, 9)),
     ]  # fmt: skip
+
+
+def test_a_return_is_no_taking_again(home, log_events, monkeypatch):
+    """Of three items bought before the cut one is bought again, one comes back in part, and one is not seen again."""
+    cut = datetime(2026, 3, 11)
+    events = [("ada", item, 2, cut - timedelta(days=3), "purchase") for item in ("mug", "pan", "pot")]
+    events += [("ada", "mug", 1, cut, "purchase"), ("ada", "pan", 1, cut + timedelta(days=1), "return")]
+    log_events(events)
+    likes = BinarizeSettings(event_weights=KINDS)
+    binarize(home, likes, "run")
+    cut_next_events_at(monkeypatch, cut.date())
+    plan = SplitPlan(SplitSettings(), ["next_events"], seed=1, likes=LikeSelection(likes), seen="include")
+    stored = matrices.load_split(home, split(home, "run", plan).digests["next_events"])
+    with warehouse.open_warehouse(home, read_only=True) as connection:
+        roles = connection.execute("select item_id, role from splits.next_events order by all").fetchall()
+    assert roles == [("mug", "again"), ("pan", "train"), ("pot", "train")]
+    assert stored.train.data.tolist() == [10, 10, 10]  # nothing of what came later
 
 
 @pytest.mark.parametrize(

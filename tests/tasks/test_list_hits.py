@@ -18,26 +18,26 @@ COLUMNS = (
 )
 
 
-def draw_edges(seed: int) -> tuple[list[tuple], dict[int, list[int]]]:
-    """Edges as (user, item, is new), of some users none of them new, and the lists of all but three users."""
+def draw_edges(seed: int, *, seen: bool) -> tuple[list[tuple], dict[int, list[int]]]:
+    """Edges as (user, item, is new, is taken later), of some users none of them new, and the lists of all but three."""
     random = np.random.default_rng(seed)
     edges, lists = [], {}
     for user in range(USERS):
         liked = random.permutation(ITEMS)[: random.integers(2, 8)].tolist()
         fresh = int(random.integers(0, 3))
-        edges += [(user, item, at < fresh) for at, item in enumerate(liked)]
+        edges += [(user, item, at < fresh, at < fresh or random.random() < 0.2) for at, item in enumerate(liked)]
         known = liked[fresh:]
         if user > 2:
-            lists[user] = random.permutation([item for item in range(ITEMS) if item not in known])[:K].tolist()
+            lists[user] = random.permutation([item for item in range(ITEMS) if seen or item not in known])[:K].tolist()
     return edges, lists
 
 
-def count_hits_naively(edges: list[tuple], lists: dict[int, list[int]]) -> tuple:
-    likes = [sum(item == liked and not fresh for _, liked, fresh in edges) for item in range(ITEMS)]
+def count_hits_naively(edges: list[tuple], lists: dict[int, list[int]], *, seen: bool) -> tuple:
+    likes = [sum(item == liked and not fresh for _, liked, fresh, _ in edges) for item in range(ITEMS)]
     figures, targets, hits = [], 0, 0
     for user, shown in lists.items():
-        new = {item for one, item, fresh in edges if one == user and fresh}
-        known = {item for one, item, fresh in edges if one == user and not fresh}
+        new = {item for one, item, fresh, taken in edges if one == user and (taken if seen else fresh)}
+        known = {item for one, item, fresh, _ in edges if one == user and not fresh and not seen}
         popular = [
             item for item in sorted(range(ITEMS), key=lambda n: (-likes[n], n)) if likes[item] and item not in known
         ]
@@ -55,9 +55,9 @@ def count_hits_naively(edges: list[tuple], lists: dict[int, list[int]]) -> tuple
     return (K, len(values), targets, hits, means[0], errors[0], means[1], errors[1], means[2], means[3])
 
 
-def fill_warehouse(home: Home, edges: list[tuple], lists: dict[int, list[int]], *, until: bool) -> None:
+def fill_warehouse(home: Home, edges: list[tuple], lists: dict[int, list[int]], *, until: bool, seen: bool) -> None:
     """A warehouse in which `made` published the lists and `tonight` runs; new are later days, or the second log's."""
-    settings = json.dumps({"until": "2026-11-19"} if until else {})
+    settings = json.dumps({"seen_items": "include" if seen else "exclude"} | ({"until": "2026-11-19"} if until else {}))
     with warehouse.open_warehouse(home) as connection:
         for number, came in ((1, MADE + timedelta(minutes=1)), (2, MADE + timedelta(hours=9))):  # the first by `made`
             connection.execute(
@@ -87,12 +87,16 @@ def fill_warehouse(home: Home, edges: list[tuple], lists: dict[int, list[int]], 
                     f"insert into indexed.{side}s ({side}_index, {side}_id) values (?, ?)",
                     [number, f"{side[0]}{number}"],
                 )
-        for user, item, fresh in edges:
-            day = MADE.replace(hour=0) + timedelta(days=0 if fresh else -1)
-            file = 1 if until else 1 + fresh
+        for user, item, fresh, taken in edges:
+            last = MADE.replace(hour=0) + timedelta(days=0 if taken else -1)
+            first = MADE - timedelta(days=900) if not until else last if fresh else last - timedelta(days=9)
             connection.execute(
                 "insert into indexed.interactions values (?, ?, 1, ?, ?, ?, 1, null)",
-                [user, item, day if until else MADE - timedelta(days=900), day, file],
+                [user, item, first, last, 1 if until else 1 + fresh],
+            )
+            connection.execute(
+                "insert into raw.events values (?, ?, 1, ?, ?, 1, null)",
+                [f"u{user}", f"i{item}", last, 1 if until else 1 + taken],
             )
         for user, shown in lists.items():
             for rank, item in enumerate(shown, 1):
@@ -102,22 +106,24 @@ def fill_warehouse(home: Home, edges: list[tuple], lists: dict[int, list[int]], 
                 )
 
 
+@pytest.mark.parametrize("seen", [False, True], ids=["new items alone", "seen items too"])
 @pytest.mark.parametrize("until", [False, True], ids=["logs that came later", "events of later days"])
-def test_hits_are_those_of_likes_that_came_after_the_lists(tmp_path, until):
-    edges, lists = draw_edges(seed=3 + until)
+def test_hits_are_those_of_likes_that_came_after_the_lists(tmp_path, until, seen):
+    edges, lists = draw_edges(seed=3 + until, seen=seen)
     home = Home(tmp_path, "small", Limits(threads=1, memory=1 << 30))
-    fill_warehouse(home, edges, lists, until=until)
+    fill_warehouse(home, edges, lists, until=until, seen=seen)
     with warehouse.open_warehouse(home) as connection:
         for _ in range(2):  # the second record replaces the first
             record_list_hits(connection, "tonight")
         [(run, *found)] = connection.execute(f"select {COLUMNS} from diagnostics.list_hits").fetchall()
-    assert run == "made" and found == pytest.approx(count_hits_naively(edges, lists)) and found[3] > 0
+    assert run == "made" and found == pytest.approx(count_hits_naively(edges, lists, seen=seen)) and found[3] > 0
 
 
 def test_lists_of_which_no_user_came_back_have_no_row(tmp_path):
-    edges, lists = draw_edges(seed=3)
+    edges, lists = draw_edges(seed=3, seen=False)
     home = Home(tmp_path, "small", Limits(threads=1, memory=1 << 30))
-    fill_warehouse(home, [(user, item, False) for user, item, _ in edges], lists, until=False)
+    edges = [(user, item, False, False) for user, item, *_ in edges]
+    fill_warehouse(home, edges, lists, until=False, seen=False)
     with warehouse.open_warehouse(home) as connection:
         record_list_hits(connection, "tonight")
         assert connection.execute("from diagnostics.list_hits").fetchall() == []
