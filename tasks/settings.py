@@ -131,8 +131,7 @@ def check_model(name: str) -> None:
     _import_model(name)
     if name not in MODELS:
         raise InputError(_unknown_name_error("model", name, MODELS))
-    if not _has_extra(name):
-        extra = MODELS[name].extra
+    if (extra := MODELS[name].extra) and not _has_extra(name):
         raise InputError(
             f"model {name}: needs {REQUIRED_EXTRAS[extra]}, which is not installed. It is in the extra {extra}: "
             f"python -m pip install -c constraints.txt -e '.[{extra}]'"

@@ -8,7 +8,8 @@ import polars as pl
 import pytest
 
 from oneclass import Interactions, ItemKNN, Model, MRFDense, Popularity, evaluate, tune
-from oneclass.models.settings import Choice, ModelSettings
+from oneclass.models.settings import Choice
+from oneclass.tasks.errors import OneclassError
 
 GENERATOR = np.random.default_rng(1)
 LIKES = [
@@ -76,9 +77,6 @@ def test_folds_are_those_asked_for(number, users):
 class Learner(Model):
     """A model of one's own: what it learns is in no method beside `_fit` and `_scores`."""
 
-    name = "learner"
-    Settings = ModelSettings
-
     def _fit(self, interactions, options):
         self.order = -np.arange(interactions.shape[1], dtype=np.float32)
 
@@ -90,7 +88,7 @@ class Broken(Popularity):
     name = "broken"
 
     def _fit(self, interactions, options):
-        raise ValueError("no luck today")
+        raise KeyError("no luck today")
 
 
 def test_a_model_of_ones_own_is_in_the_table_and_one_that_fails_is_left_out_with_its_error():
@@ -98,7 +96,10 @@ def test_a_model_of_ones_own_is_in_the_table_and_one_that_fails_is_left_out_with
     found = evaluate(models, LIKES, protocol="leave_one_out", metrics=["ndcg@100"], threads=1)
     learner, popularity = found.metrics["value"]
     assert found.metrics["model"].to_list() == ["learner", "popularity"] and 0 < learner < popularity
-    assert list(found.failed) == ["broken"] and "no luck today" in found.failed["broken"]
+    assert list(found.failed) == ["broken"] and "KeyError('no luck today')" in found.failed["broken"]
+    with pytest.raises(OneclassError, match="no model can be fitted: broken cannot be") as raised:
+        evaluate(Broken(), LIKES, protocol="leave_one_out", threads=1)
+    assert isinstance(raised.value.__cause__, KeyError)
 
 
 def test_attributes_make_cold_items_possible():
