@@ -14,7 +14,7 @@ from scipy.special import stdtr
 
 from oneclass.models.evaluation.metrics import ALPHA, Comparison, Mean, adjust_against_best, adjust_holm
 from oneclass.models.evaluation.ranks_apart import KNOWN_RANK
-from oneclass.tasks.protocols import PROTOCOLS, describe_folds, main_metric_parameters
+from oneclass.tasks.protocols import describe_folds, main_metric_parameters
 from oneclass.tasks.stores import warehouse
 
 RANDOM_MEAN_RANK = 0.5  # the mean rank of random scores
@@ -194,7 +194,7 @@ def format_markdown(table: list[LeaderboardRow], title: str) -> str:
 
 def _list_cells(rows: list[LeaderboardRow]) -> list[list[str]]:
     """List the header and the lines of one protocol's table."""
-    lines = [["model", "score", *PROTOCOLS[rows[0].protocol].main_metrics, DIFFERENCE_LABEL]]
+    lines = [["model", "score", *rows[0].cells, DIFFERENCE_LABEL]]
     for row in rows:
         name = f"{row.model} {WEAK_MARK}" if row.weaknesses else row.model
         lines.append([name, row.score, *format_cells(row, "**", "**")])

@@ -5,8 +5,11 @@ of the model. So a stored fit need not be repeated. Beside the model's files lie
 fitted, its cost, and the sha256 of each file.
 """
 
+import contextlib
+import filecmp
 import hashlib
 import logging
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -106,9 +109,23 @@ def store_fit(
     with checksums.write_folder(fit_folder(home, estimator.name, digest), RECORD_FILE) as (folder, facts):
         estimator.save(folder)
         _require_finite(estimator.name, folder)
+        _link_components(home, estimator, folder)
         size = sum(file.stat().st_size for file in folder.iterdir())
         facts |= {"key": key, "matrices": matrices, "seconds": seconds, "peak_bytes": peak_bytes, "saved_bytes": size}
     return Fit(estimator.name, digest, **facts)
+
+
+def _link_components(home: Home, estimator: Model, folder: Path) -> None:
+    """Replace the arrays that a blend has in common with its components' fits by links to their files."""
+    components: list[Model] = getattr(estimator, "components", [])
+    for number, component in enumerate(components):
+        for file in folder.glob(f"{number}.*.npy"):
+            stored = (home.models / component.name).glob(f"*/{file.name.partition('.')[2]}")
+            with contextlib.suppress(OSError):  # no hard links on this file system, or a fit that another run deletes
+                if same := next((one for one in stored if filecmp.cmp(one, file, shallow=False)), None):
+                    link = file.with_suffix(".link")
+                    os.link(same, link)
+                    os.replace(link, file)
 
 
 def load_fit(home: Home, model: str, digest: str) -> Model:

@@ -53,6 +53,17 @@ def test_what_was_kept_is_found_and_loaded(home):
     assert fits.find_fit(home, "popularity", "b" * 16) is None
 
 
+def test_a_blend_shares_the_files_of_its_components(home):
+    part = is_stored(home)
+    settings = {"components": [{"model": "popularity", "weight": 1.0}]}
+    blend = MODELS["blend"](MODELS["blend"].Settings(**settings)).fit(GRAPH)
+    fit = fits.store_fit(home, blend, "b" * 16, key="b", matrices="m", seconds=1, peak_bytes=1)
+    own, stored = fits.fit_folder(home, "blend", fit.digest), fits.fit_folder(home, "popularity", part.digest)
+    assert (own / "0.item_degrees.npy").samefile(stored / "item_degrees.npy")
+    checksums.remove_path(stored)
+    np.testing.assert_array_equal(fits.load_fit(home, "blend", fit.digest).scores(GRAPH), blend.scores(GRAPH))
+
+
 def test_a_record_of_an_earlier_version_may_say_more(home):
     fit = is_stored(home)
     folder = home.models / "popularity" / fit.digest
@@ -131,7 +142,8 @@ def test_a_run_keeps_its_own_fits_after_runs_of_the_future(home, night):
 
 
 @pytest.mark.slow
-def test_fits_behind_a_publication_stay_however_many_runs_publish_nothing(home, night):
+def test_fits_behind_a_publication_stay_however_many_runs_publish_nothing(home, night, monkeypatch):
+    monkeypatch.setattr("oneclass.tasks.publish.stage.KEPT", 3)
     night("a", publishes=True)
     for name in "bcd":
         night(name)
