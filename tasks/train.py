@@ -135,8 +135,6 @@ def load_or_fit(
         with memory_errors.guard_model_memory(f"train: {what}", _estimate_memory(estimator, split.train, workers)):
             interactions = split.histories if settings.reads_times else split.train
             seconds, peak_bytes = _run_fit(estimator, interactions, options)
-            if derived := _derived_settings(estimator):
-                logger.info("%s: set from the log: %s", what, ", ".join(derived))
             fit = fits.store_fit(
                 home, estimator, digest, key=key, matrices=matrices_digest, seconds=seconds, peak_bytes=peak_bytes
             )
@@ -169,12 +167,6 @@ def _run_fit(estimator: Model, interactions: csr_matrix, options: FitOptions) ->
     except ValueError as error:
         raise OneclassError(f"train: {estimator.name} cannot be fitted: {error}") from error
     return time.perf_counter() - started, memory_errors.peak_rss()
-
-
-def _derived_settings(estimator: Model) -> list[str]:
-    """List the settings that were derived from the data, with their values."""
-    given, params = estimator.settings.model_dump(), estimator.params.model_dump()
-    return [f"{name} {value:.4g}" for name, value in params.items() if value is not None and given[name] is None]
 
 
 def find_validation_users(split: matrices.SplitMatrices) -> ValidationUsers | None:

@@ -43,8 +43,9 @@ def test_a_persons_own_file_goes_before_the_built_in_one(tmp_path):
 
 
 def test_a_name_like_a_known_one_is_a_slip_unless_it_is_about_to_be_declared(tmp_path):
-    with pytest.raises(InputError, match=r"Did you mean ml-1m\?"):
-        datasets.load_dataset("ml-1n", tmp_path, with_logs=True)
+    for slip in ("ml-1n", "ml1m"):
+        with pytest.raises(InputError, match=r"Did you mean ml-1m\?"):
+            datasets.load_dataset(slip, tmp_path, with_logs=True)
     assert datasets.load_dataset("ml-1n", tmp_path, with_logs=True, is_declared=True).name == "ml-1n"
 
 
@@ -62,12 +63,6 @@ def test_logs_of_a_name_that_no_file_declares_are_taken_by_the_defaults(tmp_path
         datasets.load_dataset("mine", tmp_path)
     (tmp_path / "mine" / "landing").mkdir(parents=True)  # for the nights, which name no logs
     assert datasets.load_dataset("mine", tmp_path).files == ("*",)
-
-
-@pytest.mark.parametrize("name", ["ml1m", "my logs", "../mine", ""])
-def test_a_name_that_is_misspelt_or_no_name_is_refused_with_logs_too(tmp_path, name):
-    with pytest.raises(InputError, match="unknown"):
-        datasets.load_dataset(name, tmp_path, with_logs=True)
 
 
 BAD_NAMES = ["my logs", "../mine", "", "-x", ".x", "a/b", "ä", "a\n", "x" * 101, "datasets", "Index.html", "ML-1M"]

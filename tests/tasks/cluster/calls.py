@@ -21,12 +21,6 @@ def record_slowly(home: Home, began: Path, seconds: float) -> int:
     return os.getpid()
 
 
-def slowly_in(home: Home, process: int, seconds: float) -> int:
-    """Take a while in that process, and a moment in others."""
-    time.sleep(seconds if os.getpid() == process else 0.05)
-    return os.getpid()
-
-
 def ends_its_process(home: Home) -> None:
     """As a kernel does that has no memory left."""
     os._exit(9)

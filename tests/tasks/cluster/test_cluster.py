@@ -68,13 +68,6 @@ def test_without_a_cluster_a_call_is_made_here_when_its_result_is_asked_for(home
         assert executor.map(calls.double_number, [(1,), (2,)]) == [2, 4]
 
 
-def test_an_error_of_a_call_is_raised_where_it_is_awaited(cluster, home):
-    with open_cluster(cluster, home) as executor:
-        pending = executor.submit(calls.record_slowly, home, "no path", 0.0, label="call")
-        with pytest.raises(AttributeError, match="open"):
-            pending.result()
-
-
 @pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGSTOP], ids=["dies", "hangs"])
 def test_a_call_whose_worker_is_gone_is_made_by_another(own_cluster, home, tmp_path, sent):
     own_cluster.worker()
@@ -84,17 +77,6 @@ def test_a_call_whose_worker_is_gone_is_made_by_another(own_cluster, home, tmp_p
         (first,) = wait_for_lines(tmp_path / "began", 1)
         os.kill(first, sent)
         assert pending.result() != first
-
-
-def test_a_worker_that_comes_late_takes_part(own_cluster, home, tmp_path):
-    own_cluster.worker()
-    with open_cluster(own_cluster, home) as executor:
-        pending = [
-            executor.submit(calls.record_slowly, home, tmp_path / "began", 1.0, label=f"call {number}")
-            for number in range(8)
-        ]
-        own_cluster.worker()
-        assert len({call.result() for call in pending}) == 2
 
 
 def test_a_call_that_ends_each_process_is_given_up_with_what_to_do(home):
@@ -154,13 +136,6 @@ def test_a_call_on_a_worker_that_came_late_with_another_source_ends_the_run(own_
         pending = executor.submit(calls.identify_worker, home, label="call")
         with pytest.raises(ClusterUnavailable, match=r"worker tcp://[\d.:]+ cannot be used: it has oneclass's source"):
             pending.result()
-
-
-def test_what_waits_for_a_slow_worker_is_made_by_the_others(cluster, home):
-    with open_cluster(cluster, home) as executor:
-        slow = executor.submit(calls.identify_worker, home, label="call").result()[0]
-        pending = [executor.submit(calls.slowly_in, home, slow, 6.0, label=f"call {number}") for number in range(12)]
-        assert 1 <= [call.result() for call in pending].count(slow) <= 2
 
 
 def test_a_worker_with_several_threads_of_dask_is_refused(own_cluster, home):

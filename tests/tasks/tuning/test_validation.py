@@ -39,16 +39,6 @@ def test_the_test_part_is_not_read(split_once, tmp_path, protocol):
     assert (found.part.targets != expected.part.targets).nnz == 0
 
 
-def test_parts_are_read_by_name(split_once):
-    home, digests = split_once
-    whole = matrices.load_split(home, digests["strong_generalization"])
-    assert whole.parts.keys() == {"validation", "test"}
-    some = matrices.load_split(home, digests["strong_generalization"], parts=("validation",))
-    assert some.parts.keys() == {"validation"}
-    assert (some.parts["validation"].targets != whole.parts["validation"].targets).nnz == 0
-    assert matrices.load_split(home, digests["given"], parts=()).parts == {}
-
-
 def test_the_validation_part_of_unseen_users_is_the_splits_own(split_once):
     home, digests = split_once
     split_ = matrices.load_split(home, digests["strong_generalization"])
