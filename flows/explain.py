@@ -1,4 +1,4 @@
-"""Show a user's history, the published recommendations with reasons, and each model's list."""
+"""Show a user's history, and the published recommendations with reasons."""
 
 from dataclasses import dataclass, field
 
@@ -14,7 +14,7 @@ class ExplainParameters(DatasetParameters):
     Attributes:
         user: the user's id, as it stands in the logs
         item: items: the rank of each in the published list, and why it is not higher
-        n: recommendations of each model
+        n: recommendations to show
     """
 
     user: str
@@ -23,7 +23,7 @@ class ExplainParameters(DatasetParameters):
 
 
 def explain(given: ExplainParameters) -> str:
-    """A user's history, what is published for them and why, and what each model of that run recommends.
+    """A user's history, what is published for them and why.
 
     Also written as a page.
     """

@@ -12,19 +12,9 @@ select
 -- One row per item that the user likes, newest first: when it was first seen, and how many users like it.
 select
     item_id,
-    item_index,
     first_at,
     users
 from histories
 join items using (item_index)
 where user_index = $user_index
 order by first_at desc nulls last, item_index
-
--- name: items
--- One row per item asked for: its id, and how many users like it.
-select
-    item_index,
-    item_id,
-    users
-from items
-where item_index in (select unnest($items))

@@ -1,4 +1,4 @@
-"""Explain one user's recommendations: each model's list, its certainty, and the reasons.
+"""Explain one user's recommendations: the published list, its certainty, and the reasons.
 
 `explanation` collects them; `views` shows them.
 """

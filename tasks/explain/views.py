@@ -6,7 +6,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from oneclass.tasks.errors import OneclassError
-from oneclass.tasks.explain.explanation import Explanation, ModelRecommendations, RecommendedItem
+from oneclass.tasks.explain.explanation import Explanation, PublishedList, RecommendedItem
 from oneclass.tasks.html.templates import load_template
 from oneclass.tasks.stores import durable
 from oneclass.tasks.stores.home import Home
@@ -18,7 +18,7 @@ TITLE_WIDTH, REASON_WIDTH = 44, 24
 
 
 def format_explanation(explanation: Explanation) -> str:
-    """Format the history, newest first, then a table per model."""
+    """Format the history, newest first, then the published list."""
     history, titles = explanation.history, explanation.titles
     shown = history[:MAX_HISTORY_ITEMS]
     more = f"\n  and {len(history) - len(shown):,} more" if len(history) > len(shown) else ""
@@ -38,29 +38,23 @@ def format_explanation(explanation: Explanation) -> str:
     parts = [f"{head}\n\n{format_grid([['item', 'title', 'since', 'liked by'], *likes])}{more}"]
     parts += map(escape_controls, explanation.rank_explanations)
     if explanation.published:
-        parts.append(_format_model(explanation.published, titles, "Published: "))
-    parts += [_format_model(recommendations, titles) for recommendations in explanation.by_model]
+        parts.append(_format_list(explanation.published, titles))
     return "\n\n".join(parts)
 
 
-def _format_model(recommendations: ModelRecommendations, titles: Mapping[str, str], prefix: str = "") -> str:
-    how = "a training user" if recommendations.in_training else "not a training user, history folded in"
-    head = f"{prefix}{recommendations.model}, by {recommendations.score}; fitted on {recommendations.protocol}, {how}"
-    head += f", {recommendations.history_size:,} likes used"
-    with_like = any(item.like for item in recommendations.items)
-    with_reasons = any(item.because for item in recommendations.items)
+def _format_list(published: PublishedList, titles: Mapping[str, str]) -> str:
+    with_like = any(item.like for item in published.items)
+    with_reasons = any(item.because for item in published.items)
     names = ["", "item", "title", "score", *["like"] * with_like, "liked by", *["because of"] * with_reasons]
     rows = [names]
-    for rank, item in enumerate(recommendations.items, 1):
+    for rank, item in enumerate(published.items, 1):
         like = [f"{item.like[0]:.3f} ± {item.like[1]:.3f}"] if item.like else []
         reasons = [_format_reasons(item, titles)] if with_reasons else []
-        mark = f" {item.mark}" if item.mark else " *" if item.held_out else " +" if item.seen else ""
+        mark = f" {item.mark}" if item.mark else " +" if item.seen else ""
         cells = [f"{rank}{mark}", item.item_id, _format_title(item.item_id, titles), f"{item.score:.4g}"]
         rows.append([*cells, *like, f"{item.users:,}", *reasons])
-    held_out = any(item.held_out for item in recommendations.items)
-    note = "\n  * held out: the user likes it, but the model was not trained on that like" if held_out else ""
-    note += "\n  + seen: the user likes it already" if any(item.seen for item in recommendations.items) else ""
-    return f"{head}\n\n{format_grid(rows)}{note}"
+    note = "\n  + seen: the user likes it already" if any(item.seen for item in published.items) else ""
+    return f"Published: {published.model}, by {published.score}\n\n{format_grid(rows)}{note}"
 
 
 def _format_reasons(item: RecommendedItem, titles: Mapping[str, str]) -> str:

@@ -14,7 +14,7 @@ import pytest
 
 from oneclass.tasks import home_page
 from oneclass.tasks.explain import views
-from oneclass.tasks.explain.explanation import Explanation, HistoryItem, ModelRecommendations, RecommendedItem
+from oneclass.tasks.explain.explanation import Explanation, HistoryItem, PublishedList, RecommendedItem
 from oneclass.tasks.stores.home import Home
 from tests.browser import CHROMIUM, open_chromium
 from tests.report_rows import RUN, query_rows
@@ -32,16 +32,13 @@ def pages(reported, tmp_path_factory):
     root = shutil.copytree(reported.root, tmp_path_factory.mktemp("copied") / "home", symlinks=True)
     home = Home(root, "small", reported.limits)
     items = [
-        RecommendedItem(f"i{at}", -1.5 * at, 20 + at, (0.5, 0.1), at == 2, (("i9", 0.25), ("i8", -0.1)))
+        RecommendedItem(f"i{at}", -1.5 * at, 20 + at, (0.5, 0.1), (("i9", 0.25), ("i8", -0.1)), at == 2)
         for at in range(12)
     ]
-    lists = [
-        ModelRecommendations(name, "like", "leave_one_out", at == 0, 7, items)
-        for at, name in enumerate(("wmf", "slim"))
-    ]
-    history = [HistoryItem(f"i{at}", at, datetime(2026, 11, 20), 5) for at in range(30)]
-    found = Explanation("small", "u1", history, lists, lists[0], rank_explanations=["i3: rank 4 of 20."])
-    explained = views.write_user_page(home, found, {f"i{at}": f"A film <of> {at}" for at in range(9)})
+    history = [HistoryItem(f"i{at}", datetime(2026, 11, 20), 5) for at in range(30)]
+    titles = {f"i{at}": f"A film <of> {at}" for at in range(9)}
+    found = Explanation("small", "u1", history, PublishedList("wmf", "like", items), ["i3: rank 4 of 20."], titles)
+    explained = views.write_user_page(home, found)
     broken = home.root / "broken" / "report"
     broken.mkdir(parents=True)
     (broken / home_page.SUMMARY_FILE).write_text("{")

@@ -9,7 +9,7 @@ from jinja2 import nodes
 
 from oneclass.tasks import home_page
 from oneclass.tasks.explain import views
-from oneclass.tasks.explain.explanation import Explanation, HistoryItem, ModelRecommendations, RecommendedItem
+from oneclass.tasks.explain.explanation import Explanation, HistoryItem, PublishedList, RecommendedItem
 from oneclass.tasks.html import numbers
 from oneclass.tasks.html.templates import load_template
 from oneclass.tasks.stores.home import Home
@@ -38,14 +38,11 @@ def test_a_template_uses_only_formatters_that_exist(package, name):
 def test_pages_render_without_an_undefined_name(tmp_path):
     """The report's templates are rendered by `tests/tasks/report`."""
     home = Home(tmp_path, "small")
-    items = [RecommendedItem("i1", 1.5, 20, (0.5, 0.1), True, (("i9", 0.25),))]
-    lists = [
-        ModelRecommendations("wmf", score, "leave_one_out", score == "like", 7, items) for score in ("like", "score")
-    ]
-    history = [HistoryItem(f"i{number}", number, datetime(2026, 11, 20), 5) for number in range(30)]
-    explanation = Explanation("small", "u1", history, lists, lists[0], rank_explanations=["i3: rank 4 of 20."])
-    page = views.write_user_page(home, explanation, {"i1": "A <b>"}).read_text()
-    assert "i3: rank 4 of 20." in page and "7\N{NO-BREAK SPACE}likes used" in page and "A &lt;b&gt;" in page
+    listed = PublishedList("wmf", "like", [RecommendedItem("i1", 1.5, 20, (0.5, 0.1), (("i9", 0.25),), True)])
+    history = [HistoryItem(f"i{number}", datetime(2026, 11, 20), 5) for number in range(30)]
+    explanation = Explanation("small", "u1", history, listed, ["i3: rank 4 of 20."], {"i1": "A <b>"})
+    page = views.write_user_page(home, explanation).read_text()
+    assert "i3: rank 4 of 20." in page and "30\N{NO-BREAK SPACE}likes" in page and "A &lt;b&gt;" in page
     home_page.store_run_facts(home, shown={"look": 2}, ended={"state": "failed", "at": "2026-11-20T03:00:00Z"})
     home_page.write_home_page(home)
     assert "2\N{NO-BREAK SPACE}warnings" in (tmp_path / "index.html").read_text()

@@ -17,7 +17,7 @@ from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.recommend import load
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import SplitPlan, split
-from oneclass.tasks.stores import fits, matrices, runs, warehouse
+from oneclass.tasks.stores import runs
 from tests.conftest import home_in, log_into
 from tests.tasks.conftest import publish_fit, train_model
 
@@ -118,28 +118,6 @@ def test_an_explanation_weighs_as_the_recommendations_do(published, shop):
         for item in found.published.items:
             for one, value in item.because:
                 assert value == pytest.approx(added[one][shop.names.column_index(item.item_id)], rel=1e-5)
-
-
-def test_a_user_whom_a_fit_has_not_seen_is_explained_by_the_published_order(published):
-    home, order = published
-    with warehouse.open_warehouse(home, read_only=True) as connection:
-        query = "select distinct user_id from splits.strong_generalization where part <> 'train' order by 1"
-        unseen = [user for (user,) in connection.execute(query).fetchall()]
-        ((digest,),) = connection.execute("select digest from operations.model_fits where model = 'slim'").fetchall()
-        ids = dict(connection.execute("select item_id, item_index from indexed.items").fetchall())
-    items = matrices.load_split(home, fits.find_fit(home, "slim", digest).matrices).items
-    columns = {index: column for column, index in enumerate(items.tolist())}
-    weights, compared = fits.load_fit(home, "slim", digest).weights.toarray(), 0
-    for user in unseen:
-        [of_slim] = [one for one in explain_user(home, user, top=3).by_model if one.model == "slim"]
-        assert not of_slim.in_training
-        known = [item for item in order[user] if ids[item] in columns]
-        for item in of_slim.items:
-            for one, value in item.because:
-                weight = weights[columns[ids[one]], columns[ids[item.item_id]]]
-                assert value == pytest.approx((1 + known[::-1].index(one)) ** -1.5 * weight, rel=1e-5)
-                compared += 1
-    assert compared > 10
 
 
 def test_a_model_promoted_by_hand_keeps_the_order(published):
