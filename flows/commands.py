@@ -1,14 +1,12 @@
 """The commands: `oneclass NAME` after installation, python -m flows.NAME in a checkout.
 
 Each module flows.NAME has a function NAME, which takes the command's parameters and returns the text to print; its
-docstring is the help. A command that runs a flow takes the run's checked settings too, which `prepare_run`, or a
-function `prepare` of its own, makes before Prefect is loaded or its server started. All import Prefect, numba and other
-slow modules when they are called, so that `--help` answers at once.
+docstring is the help. For a command that runs a flow, `prepare_run` or a function `prepare` of its own checks the run
+before Prefect is loaded or its server started, and hands its settings over to the flow. All import Prefect, numba and
+other slow modules when they are called, so that `--help` answers at once.
 """
 
-import atexit
 import contextlib
-import gc
 import importlib
 import inspect
 import os
@@ -44,11 +42,10 @@ COMMANDS = {  # arguments of a common use, with which the command's help ends
     "nightly_retrain": "--dataset mine",
     "deploy": "--dataset mine",
 }
-WITH_PREFECT = ("promote", "deploy")  # of those that run no flow
+RUNNING_FLOWS = ("backfill", "nightly_retrain", "tune", "forget")
+WITH_PREFECT = (*RUNNING_FLOWS, "promote", "deploy")
 # Return what was parsed, or None after `--help`; raise errors.
 RETURN_ALL: Any = {"result_action": "return_value", "exit_on_error": False, "print_error": False}
-# Importing modules leaves no garbage, and collecting it takes a sixth of the start-up time.
-OBJECTS_BETWEEN_COLLECTIONS = 100_000
 EXIT_STATUSES = {
     0: "done",
     1: "a contract was broken, or a stage failed",
@@ -121,7 +118,7 @@ def run_app(app: App, arguments: Sequence[str]) -> int:
     name, given, debug = parsed
     command = _import_command(name)
     try:
-        if _runs_flow(command, name) or name in WITH_PREFECT:
+        if name in WITH_PREFECT:
             output, failure = f"\n{_run_with_prefect(command, name, given, debug)}", 0
         else:
             output, failure = _run_alone(getattr(command, name), given, debug), 1
@@ -137,17 +134,13 @@ def run_app(app: App, arguments: Sequence[str]) -> int:
     return 0
 
 
-def _runs_flow(command: types.ModuleType, name: str) -> bool:
-    return "run" in inspect.signature(getattr(command, name)).parameters
-
-
 def _run_with_prefect(command: types.ModuleType, name: str, given: Any, debug: bool) -> str:
     """Run a command that loads Prefect, on a server of its own if it runs flows and no other is configured."""
-    arguments: dict[str, Any] = {}
-    if runs_flow := _runs_flow(command, name):
-        from oneclass.flows.run_hooks import prepare_run
+    from oneclass.flows import run_hooks
 
-        arguments["run"] = getattr(command, "prepare", prepare_run)(given)
+    run = None
+    if name in RUNNING_FLOWS:
+        run = getattr(command, "prepare", run_hooks.prepare_run)(given)
         prefect_server.start_server()
     import prefect.main as _
     from rich.console import Console
@@ -159,12 +152,12 @@ def _run_with_prefect(command: types.ModuleType, name: str, given: Any, debug: b
     if not debug:
         signals.silence_tracebacks()
     with signals.handle_signals(), contextlib.ExitStack() as stack:
-        if runs_flow:
+        if name in RUNNING_FLOWS:
             from oneclass.flows import pipeline as _  # noqa: F401  (takes seconds, in which the server starts)
 
             stack.enter_context(prefect_server.ensure_server())
-        start_garbage_collection()
-        return getattr(command, name)(given, **arguments)
+            stack.callback(run_hooks.prepared.reset, run_hooks.prepared.set(run))
+        return getattr(command, name)(given)
 
 
 def _hide_output(console: "Console") -> None:
@@ -177,17 +170,9 @@ def _run_alone(run: Any, given: Any, debug: bool) -> str:
     for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGTERM, signal.SIG_DFL)):
         if signal.getsignal(number) is _exit_at_once:
             signal.signal(number, usual)
-    start_garbage_collection()
     with warnings.catch_warnings():
         warnings.simplefilter("default" if debug else "ignore")  # the output has what matters
         return run(given)
-
-
-def start_garbage_collection() -> None:
-    """Collect garbage from now on, seldom, and never look at the objects of the modules that are loaded."""
-    gc.freeze()
-    gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
-    gc.enable()
 
 
 def _report_error(error: BaseException, debug: bool) -> int:
@@ -231,11 +216,8 @@ def build_script() -> App:
 
 
 def _run_program(build: Any, arguments: Sequence[str]) -> NoReturn:
-    gc.disable()  # until the modules are loaded, which leave next to no garbage
     open_closed_streams()
     escape_unencodable()
-    # Registered before Prefect's handlers, so that it runs after them.
-    atexit.register(_silence_stderr)
     # Loading the modules of a run takes seconds; until then a signal ends the process at once.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _exit_at_once)
@@ -245,15 +227,3 @@ def _run_program(build: Any, arguments: Sequence[str]) -> NoReturn:
 def _exit_at_once(number: int, frame: types.FrameType | None) -> NoReturn:
     print(f"\nInterrupted by {signal.Signals(number).name}.", file=sys.stderr, flush=True)
     os._exit(128 + number)
-
-
-def _silence_stderr() -> None:
-    """Discard further output on stderr, so that the command's last line stays the last.
-
-    Prefect's event loops run until the process ends and keep a failed run's traceback with its open DuckDB connection.
-    DuckDB's binding then reports its objects as leaked, in a page that nobody can act on. `flows.pipeline` handles runs
-    that do not fail.
-    """
-    with contextlib.suppress(OSError):
-        sys.stderr.flush()
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)

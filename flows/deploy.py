@@ -77,8 +77,8 @@ def build_parameters(given: DeployParameters) -> dict[str, Any]:
     from oneclass.tasks.stores import home
 
     parameters = {one.name: getattr(given, one.name) for one in fields(NightlyRetrainParameters)}
-    chosen = {one.name for one in fields(given) if getattr(given, one.name) != find_default(one)}
-    parameters = {name: value for name, value in parameters.items() if name in chosen}
+    defaults = {one.name: find_default(one) for one in fields(given)}
+    parameters = {name: value for name, value in parameters.items() if value != defaults[name]}
     parameters |= {"dataset": given.dataset, "home": str(home.resolve_root(given.home).resolve())}
     parameters["config"] = [str(Path(path).resolve()) for path in given.config]
     if titles := given.settings.get("publish.titles"):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from oneclass.flows.commands import run_as_program
-from oneclass.flows.parameters import DatasetParameters
+from oneclass.flows.parameters import BackfillParameters, DatasetParameters
 from oneclass.tasks.errors import InputError, ModelsFailed, NothingToPublish
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class ForgetParameters(DatasetParameters):
     users: Annotated[list[str], Parameter(name="--user")]
 
 
-def forget(given: ForgetParameters, run: "RunSettings | None") -> str:
+def forget(given: ForgetParameters) -> str:
     """Remove users from a home, and publish what the remaining events give, with the settings of the last run.
 
     Cut off at any moment, the same command goes on from there; until then no other run works on the data set.
@@ -39,14 +39,14 @@ def forget(given: ForgetParameters, run: "RunSettings | None") -> str:
     from prefect import flow
 
     from oneclass.flows.pipeline import format_run_name, run_pipeline
-    from oneclass.flows.run_hooks import hand_over
+    from oneclass.flows.run_hooks import prepared
     from oneclass.tasks.forget.stage import certify_removal, remove_users
     from oneclass.tasks.publish.stage import Published
     from oneclass.tasks.stores import erasures, publications
 
     dataset_home, dataset = given.find_home()
     is_empty = not remove_users(dataset_home, dataset, given.users)
-    run_id, error = None, None
+    run, run_id, error = prepared.get(), None, None
     if run is not None and not is_empty:
 
         @flow(name=erasures.FLOW, flow_run_name=format_run_name)
@@ -55,13 +55,12 @@ def forget(given: ForgetParameters, run: "RunSettings | None") -> str:
             return run_pipeline(run, erasures.FLOW)
 
         before = publications.load_current(dataset_home).get("run_id")
-        with hand_over(run):
-            try:
-                rebuild(dataset.name)
-            except ModelsFailed as failed:  # everything else was published
-                error = failed
-            except NothingToPublish as nothing:
-                logger.warning("%s Nothing is published any more.", nothing)
+        try:
+            rebuild(dataset.name)
+        except ModelsFailed as failed:  # everything else was published
+            error = failed
+        except NothingToPublish as nothing:
+            logger.warning("%s Nothing is published any more.", nothing)
         run_id = publications.load_current(dataset_home).get("run_id")
         run_id = None if run_id == before else run_id  # that one has the users
     certificate = certify_removal(dataset_home, run_id)
@@ -76,10 +75,10 @@ def prepare(given: ForgetParameters) -> "RunSettings | None":
     Raises:
         InputError: the data set is simulated, or what is published cannot be made anew.
     """
-    from oneclass.flows.settings import RunSettings, choose_times, split_file_pair
+    from oneclass.flows.settings import resolve_settings
     from oneclass.tasks.ingest import file_registry
     from oneclass.tasks.ingest.attributes import read_titles
-    from oneclass.tasks.settings import STAGE_SETTINGS, check_model, restore_settings, validate_settings
+    from oneclass.tasks.settings import STAGE_SETTINGS, restore_settings
 
     dataset_home, dataset = given.find_home()
     stored = _load_settings(dataset_home)
@@ -89,33 +88,28 @@ def prepare(given: ForgetParameters) -> "RunSettings | None":
         return None
     if dataset.name == "demo" and not stored["sources"] and not stored["split_files"]:
         raise InputError("demo: every run simulates its log anew, so there is nobody to forget.")
+    since, until = (date.fromisoformat(stored[name]) if stored[name] else None for name in ("since", "until"))
+    same = {name: stored[name] for name in ("protocols", "split_files", "seed")}
+    same |= {"source": stored["sources"], "models": list(stored["models"]), "since": since, "until": until}
+    default = resolve_settings(BackfillParameters(dataset=given.dataset, home=given.home, **same))
     stages = {name: restore_settings(name, stored.get(name, {})) for name in STAGE_SETTINGS}
-    models, changed = {}, {}
-    for name, section in stored["models"].items():
-        check_model(name)
-        models[name] = restore_settings(name, section)
-        default = validate_settings(name, dataset.models.get(name, {}))
-        changed[name] = [field for field, value in models[name] if value != getattr(default, field)]
-    file_registry.find_file_ids(dataset_home, list(map(Path, stored["split_files"])))
-    optional_models = tuple(stored.get("optional_models", ()))
+    models = {name: restore_settings(name, section) for name, section in stored["models"].items()}
+    changed = {
+        name: [field for field, value in settings if value != getattr(default.models[name], field)]
+        for name, settings in models.items()
+    }
+    file_registry.find_file_ids(dataset_home, default.split_files)
     if stages["publish"].titles:
         read_titles(Path(stages["publish"].titles), dataset)
-    return RunSettings(
+    return replace(
+        default,
         home=replace(dataset_home, files=stages["files"]),
-        dataset=dataset,
-        sources=tuple(map(Path, stored["sources"])),
-        split_files=split_file_pair(stored["split_files"]),
-        protocols=tuple(stored["protocols"]),
-        optional_protocols=tuple(stored.get("optional_protocols", ())),
         models=models,
-        optional_models=optional_models,
-        times=choose_times(models, optional_models),
+        optional_models=tuple(stored.get("optional_models", ())),
+        optional_protocols=tuple(stored.get("optional_protocols", ())),
         given={name: fields for name, fields in changed.items() if fields},
-        **stages,
-        seed=stored["seed"],
-        since=date.fromisoformat(stored["since"]) if stored["since"] else None,
-        until=date.fromisoformat(stored["until"]) if stored["until"] else None,
         rebuild=True,
+        **stages,
     )
 
 

@@ -106,7 +106,7 @@ class LogParameters(DatasetParameters):
     """
 
     source: list[str] = field(default_factory=list[str])
-    split_files: list[str] = field(default_factory=list[str])
+    split_files: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,22 +2,19 @@
 
 import contextlib
 import logging
-import sys
 import time
 from collections.abc import Generator, Sequence
 from dataclasses import replace
 from datetime import date
-from typing import Any
 
 from prefect import flow
 from prefect.client.schemas.objects import State
-from prefect.context import FlowRunContext
 from prefect.runtime import flow_run
 from prefect.states import Cancelled
 
 from oneclass.flows import run_hooks, signals
 from oneclass.flows.parameters import BackfillParameters, NightlyRetrainParameters, RunParameters, flow_with_parameters
-from oneclass.flows.run_hooks import check_run, notify_startup_failure, prepared_run
+from oneclass.flows.run_hooks import check_home, notify_startup_failure, prepared
 from oneclass.flows.settings import ModelSettings, RunSettings, resolve_settings
 from oneclass.flows.train_and_publish import ModelRun
 from oneclass.tasks import capacity, cluster, leaderboard, memory_errors
@@ -27,6 +24,7 @@ from oneclass.tasks.demo.story import make_demo
 from oneclass.tasks.diagnose import diagnose_task
 from oneclass.tasks.errors import InputError, ModelsFailed, OneclassError
 from oneclass.tasks.ingest import file_registry
+from oneclass.tasks.ingest.sources import scan_logs
 from oneclass.tasks.ingest.stage import ingest_task
 from oneclass.tasks.orchestration import artifacts, reconcile
 from oneclass.tasks.orchestration.notifications import send_notifications
@@ -40,24 +38,9 @@ from oneclass.tasks.stores import runs
 from oneclass.tasks.stores.fits import collect_garbage
 from oneclass.tasks.tuning import auto
 
-STAGES = """
-1. **ingest** reads new files; lines that cannot be read are kept as rejects.
-2. **binarize** decides what counts as a like.
-3. **split** holds out users, and one like of every user, for the tests; **diagnose** counts likes.
-4. **tune** searches the settings of models that have none for this data set; most nights have nothing to search.
-5. **train-MODEL** fits one model on what each test leaves; **blend** weighs the models and comes last.
-6. **evaluate** ranks all items for the test users.
-7. **train-MODEL** fits the best model on everything, and **publish** swaps the tables if nothing speaks against it.
-
-A contract closes each stage: if it is broken, the run stops, and what was published before stays. The artifact
-`summary` says what is published and why, `contracts` which rules do not hold. The report,
-`<home>/<dataset>/report/index.html`, has all of it with figures.
-"""
-NIGHTLY = f"""
-Retrains one data set on everything so far, the new files of `<home>/<dataset>/landing/` included.
-{STAGES}
-One night at a time works on a data set: a run that meets another, or comes after its work was done, ends as cancelled.
-"""
+ABOUT = """A contract closes each stage: if it is broken, the run stops, and what was published before stays. The
+artifact `summary` says what is published and why, `contracts` which rules do not hold. The report,
+`<home>/<dataset>/report/index.html`, has all of it with figures."""
 
 logger = logging.getLogger(__name__)
 signals.report_errors_once()
@@ -70,21 +53,29 @@ def format_run_name() -> str:
     return f"{flow_run.parameters['dataset']} {flow_run.parameters.get('until') or date.today()} {flow_run.id[-8:]}"
 
 
-@flow(name="backfill", description=STAGES, flow_run_name=format_run_name)
+@flow(
+    name="backfill",
+    description=f"From raw logs to published tables. {ABOUT}",
+    flow_run_name=format_run_name,
+)
 @flow_with_parameters(BackfillParameters)
 def backfill(given: BackfillParameters) -> Published:
     """Turn raw logs into published tables."""
-    return run_pipeline(prepared_run() or _resolve_settings(given), "backfill")
+    return run_pipeline(prepared.get() or _resolve_settings(given), "backfill")
 
 
-@flow(name=NIGHTLY_DEPLOYMENT, description=NIGHTLY, flow_run_name=format_run_name)
+@flow(
+    name=NIGHTLY_DEPLOYMENT,
+    description=f"Retrains on all events, old and new. {ABOUT}",
+    flow_run_name=format_run_name,
+)
 @flow_with_parameters(NightlyRetrainParameters)
 def nightly_retrain(given: NightlyRetrainParameters) -> Published | State:
     """Retrain on all events, including the new files of the landing folder, and publish.
 
     A run that is late, or finds the data set locked by another run, ends as cancelled.
     """
-    run = prepared_run() or _resolve_settings(given)
+    run = prepared.get() or _resolve_settings(given)
     if why := _reason_to_skip(run):
         logger.warning("%s: %s", run.dataset.name, why)
         artifacts.tag_flow_run(run.dataset.name, "cancelled")
@@ -126,8 +117,9 @@ def run_pipeline(run: RunSettings, flow_name: str) -> Published:
     with contextlib.ExitStack() as stack:
         stack.enter_context(run_hooks.notify_on_end(run, run_id, flow_name))
         stack.enter_context(memory_errors.memory_errors(f"{name}: {flow_name}"))
-        if run is not prepared_run():
-            check_run(run)
+        if run is not prepared.get():
+            scan_logs(run.split_files or run.sources, run.dataset)
+            check_home(run)
         stack.enter_context(run_context(run, run_id, flow_name))
         executor = stack.enter_context(cluster.open_executor(run.dask, run.home))
         splits = build_splits(run, run_id)
@@ -147,7 +139,9 @@ def run_pipeline(run: RunSettings, flow_name: str) -> Published:
         if published.decision and not published.decision.promoted:
             logger.warning("%s: %s", name, published.decision.sentence)
         if models.failed:
-            raise ModelsFailed(_partial_failure_message(models.failed, published))
+            failures = [f"{model} failed and was left out: {error}" for model, error in models.failed.items()]
+            what = published.decision.sentence if published.decision else "no recommendations were made"
+            raise ModelsFailed("\n".join([*failures, f"The run went on without: {what}. Tables: {published.folder}"]))
     return published
 
 
@@ -168,7 +162,7 @@ def fit_to_machine(
         InputError: the user named a model that is too large, or `publish.model` is one.
     """
     available = capacity.available_memory(executor)
-    if run.are_named:
+    if not run.substitutes:
         capacity.refuse_large_models(run.models, logs, available)
         return run
     models = capacity.choose_default_models(run.home, run_id, run.models, run.substitutes, logs, available)
@@ -182,7 +176,7 @@ def fit_to_machine(
 
 def drop_models_far_behind(run: RunSettings, run_id: str, logs: Sequence[capacity.LogSize], fits: int) -> RunSettings:
     """Leave out default models that their search shows far behind, if the run's `fits` of each model take long."""
-    if run.are_named:
+    if not run.substitutes:
         return run
     candidates = [name for name in run.models if name != run.publish.model]
     left = auto.drop_models_far_behind(run.home, run_id, candidates, logs, fits)
@@ -208,25 +202,14 @@ def _tune_settings(
     )
 
 
-def _partial_failure_message(failed: dict[str, str], published: Published) -> str:
-    """Format the final error of a run in which some models failed."""
-    lines = [f"{model} failed and was left out: {error}" for model, error in failed.items()]
-    what = published.decision.sentence if published.decision else "no recommendations were made"
-    return "\n".join([*lines, f"The run went on without: {what}. Tables: {published.folder}"])
-
-
 @contextlib.contextmanager
-def run_context(run: RunSettings, run_id: str, flow_name: str, **more: Any) -> Generator[None]:
-    """Lock the data set for this run, limit its threads and record it. Runs whose process died are reconciled.
-
-    Args:
-        more: further parameters to record with the settings.
-    """
+def run_context(run: RunSettings, run_id: str, flow_name: str) -> Generator[None]:
+    """Lock the data set for this run, limit its threads and record it. Runs whose process died are reconciled."""
     standing = run.home.published.resolve()
     with (
         cluster.limit_threads(run.home.limits.threads),
         signals.register_run(run.home, run_id),
-        runs.record_run(run.home, run_id, flow_name, run.describe() | more) as earlier,
+        runs.record_run(run.home, run_id, flow_name, run.describe()) as earlier,
     ):
         reconcile.reconcile_runs(earlier)
         # The publication was damaged, and an earlier one stands in its place.
@@ -237,9 +220,8 @@ def run_context(run: RunSettings, run_id: str, flow_name: str, **more: Any) -> G
 
 def build_splits(run: RunSettings, run_id: str) -> Splits:
     """Ingest, binarize and split. Returns the digests of the run's protocols in the matrix store."""
-    _pin_modules()
     if run.rebuild:
-        file_ids = file_registry.find_file_ids(run.home, run.split_files or ())
+        file_ids = file_registry.find_file_ids(run.home, run.split_files)
     else:
         sources = make_demo(run.home, run.demo, run.seed) if run.is_demo else list(run.split_files or run.sources)
         replaces = run.is_demo or run.replace
@@ -259,17 +241,6 @@ def build_splits(run: RunSettings, run_id: str) -> Splits:
         times=run.times,
     )
     return split_task(run.home, run_id, plan)
-
-
-def _pin_modules() -> None:
-    """Keep the package's modules alive until the process ends, by a reference from the flow that runs.
-
-    Prefect's event loops keep the flow and its functions until the process ends. If Python has removed their modules by
-    then, DuckDB's binding reports the types in their annotations as leaked, in a page on stderr.
-    """
-    if (run := FlowRunContext.get()) and run.flow:
-        modules = [module for name, module in sys.modules.items() if name.partition(".")[0] == "oneclass"]
-        vars(run.flow)["modules"] = modules
 
 
 def format_result(published: Published) -> str:

@@ -5,7 +5,6 @@ not, so the README also shows the full form, `nightly-retrain/nightly-retrain`.
 """
 
 import functools
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 from prefect.client.orchestration import PrefectClient
@@ -16,16 +15,11 @@ from prefect.plugins import HookContext, SetupResult, register_hook
 @register_hook
 def setup_environment(*, ctx: HookContext) -> SetupResult | None:
     """Wrap the client's look-up of deployments when Prefect starts. Changes no environment variable."""
-    read = PrefectClient.read_deployment_by_name
-    if not hasattr(read, "__wrapped__"):
-        client: Any = PrefectClient
-        client.read_deployment_by_name = _by_bare_name(read)
-    return None
+    client_class: Any = PrefectClient
+    read = client_class.read_deployment_by_name
 
-
-def _by_bare_name(read: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
     @functools.wraps(read)
-    async def read_deployment_by_name(client: PrefectClient, name: str) -> Any:
+    async def read_by_bare_name(client: PrefectClient, name: str) -> Any:
         if "/" not in name:
             named = DeploymentFilter(name=DeploymentFilterName(any_=[name]))
             found = await client.read_deployments(deployment_filter=named)
@@ -33,4 +27,6 @@ def _by_bare_name(read: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitabl
                 return found[0]
         return await read(client, name)
 
-    return read_deployment_by_name
+    if not hasattr(read, "__wrapped__"):
+        client_class.read_deployment_by_name = read_by_bare_name
+    return None

@@ -8,15 +8,14 @@ import atexit
 import contextlib
 import logging
 import os
+import re
 import socket
 import subprocess
 import sys
-import tomllib
 import urllib.error
 import urllib.request
 from collections.abc import Generator, Mapping
 from pathlib import Path
-from typing import Any
 
 from oneclass.tasks.errors import InputError, OneclassError
 
@@ -26,9 +25,7 @@ API_URL = "PREFECT_API_URL"
 STOP_TIMEOUT_SECONDS = 5.0  # for the server to write its pending records
 TIMEOUT_SECONDS = 5.0  # for a configured server to answer
 _PROGRAM = """
-import fcntl, gc, os, socket, sys, threading
-
-gc.disable()  # as the command does, until the modules are loaded
+import fcntl, os, socket, sys, threading
 
 def end_with_the_run():
     sys.stdin.buffer.read()
@@ -38,10 +35,6 @@ threading.Thread(target=end_with_the_run, daemon=True).start()
 import uvicorn
 from prefect.server.api.server import create_app  # its plugins want no event loop at work yet
 from prefect.settings import get_current_settings
-
-gc.freeze()
-gc.set_threshold(100_000)
-gc.enable()
 
 class Server(uvicorn.Server):
     async def startup(self, sockets=None):
@@ -94,22 +87,6 @@ def log_startup() -> None:
         logger.info("Prefect's server for this run alone is starting; set %s to use a permanent one", API_URL)
 
 
-def wait_until_ready() -> None:
-    """Wait until the temporary server answers.
-
-    Raises:
-        OneclassError: it has ended, or does not answer within the start-up timeout.
-    """
-    seconds = float(os.environ["PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS"])
-    try:
-        urllib.request.urlopen(f"{os.environ[API_URL]}/health", timeout=seconds).close()
-    except OSError as error:
-        raise OneclassError(
-            f"Prefect's temporary server did not start ({error}). Its own words are above; is there room for its "
-            "database in $PREFECT_HOME? With PREFECT_API_URL a run uses a server that is there."
-        ) from error
-
-
 def stop_server(seconds: float = STOP_TIMEOUT_SECONDS) -> None:
     """Stop the temporary server, and kill it after the timeout."""
     for server in _servers:
@@ -123,32 +100,29 @@ def stop_server(seconds: float = STOP_TIMEOUT_SECONDS) -> None:
 
 
 def has_configured_server() -> bool:
-    """Whether a profile or a file of this folder may configure a server; Prefect then decides itself."""
+    """Whether a profile or a file of this folder may name a server; Prefect then decides itself."""
     home = Path(os.environ.get("PREFECT_HOME") or "~/.prefect").expanduser()
-    profiles = _read_toml(Path(os.environ.get("PREFECT_PROFILES_PATH") or home / "profiles.toml"))
-    active = os.environ.get("PREFECT_PROFILE") or profiles.get("active", "")
-    return (
-        API_URL in profiles.get("profiles", {}).get(active, {})
-        or "url" in _read_toml(Path("prefect.toml")).get("api", {})
-        or "prefect" in _read_toml(Path("pyproject.toml")).get("tool", {})
-        or Path(".env").exists()
-    )
-
-
-def _read_toml(file: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):  # Prefect reports what is wrong
-        return {}
+    profiles = Path(os.environ.get("PREFECT_PROFILES_PATH") or home / "profiles.toml")
+    files = (profiles, Path("prefect.toml"), Path("pyproject.toml"), Path(".env"))
+    texts = (file.read_text(encoding="utf-8", errors="replace") for file in files if file.is_file())
+    return any(re.search(r"PREFECT_API_URL|\bapi\b", text) for text in texts)
 
 
 @contextlib.contextmanager
 def ensure_server() -> Generator[None]:
-    """Use the temporary server, the configured one or, if it does not answer, one that Prefect starts."""
+    """Use the temporary server, the configured one or, if it does not answer, one that Prefect starts.
+
+    Raises:
+        OneclassError: the temporary server has ended, or does not answer within the start-up timeout.
+    """
     from prefect.settings import PREFECT_API_URL, temporary_settings
 
     if _servers:
-        wait_until_ready()
+        if why := explain_unreachable(float(os.environ["PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS"])):
+            raise OneclassError(
+                f"Prefect's temporary server did not start: {why} Its own words are above; is there room for its "
+                "database in $PREFECT_HOME? With PREFECT_API_URL a run uses a server that is there."
+            )
     elif PREFECT_API_URL.value() and (why := explain_unreachable()):
         logger.warning("%s The run goes on with a temporary server; it will not be seen in the other's UI.", why)
         with temporary_settings(restore_defaults={PREFECT_API_URL}):
@@ -163,14 +137,14 @@ def require_server() -> None:
         raise InputError(f"{why} Start it (prefect server start) and run again.")
 
 
-def explain_unreachable() -> str:
-    """Return why no permanent server can be used; empty if the configured one answers."""
+def explain_unreachable(timeout: float = TIMEOUT_SECONDS) -> str:
+    """Return why the configured server cannot be used; empty if it answers within some seconds."""
     from prefect.settings import PREFECT_API_URL
 
     if not (address := PREFECT_API_URL.value()):
         return f"{API_URL}: is not set. A server on this machine has the address http://127.0.0.1:4200/api."
     try:
-        urllib.request.urlopen(f"{address}/health", timeout=TIMEOUT_SECONDS).close()
+        urllib.request.urlopen(f"{address}/health", timeout=timeout).close()
     except urllib.error.HTTPError:  # it answers, even if it requires a password
         return ""
     except (OSError, ValueError) as error:

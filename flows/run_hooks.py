@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
-from oneclass.flows.parameters import BackfillParameters, RunParameters
+from oneclass.flows.parameters import RunParameters
 from oneclass.tasks import datasets
 from oneclass.tasks.attributes import Attributes, Side, convert_columns
 from oneclass.tasks.errors import InputError, ModelsFailed
@@ -29,45 +29,30 @@ logger = logging.getLogger(__name__)
 
 # A night that starts later than this after its scheduled time is reported as late.
 MAX_DELAY = timedelta(hours=1)
-_prepared: ContextVar["RunSettings | None"] = ContextVar("prepared", default=None)
+# The checked run that a command hands over to its flow, beside the parameters that Prefect shows.
+prepared: ContextVar["RunSettings | None"] = ContextVar("prepared", default=None)
 
 
-def prepare_run(given: RunParameters) -> "RunSettings":
-    """Scan the sources of a run, resolve its settings and check its home; notify if one of these fails.
+def prepare_run(given: RunParameters, check: "Callable[[RunSettings], object] | None" = None) -> "RunSettings":
+    """Scan the logs of a run, resolve its settings and check its home; notify if one of these fails.
+
+    Args:
+        check: a further check of the settings, before anything is written.
 
     Raises:
-        InputError: as `scan_sources`, `resolve_settings` and `check_home`.
+        InputError: a log is absent or unreadable, or as `resolve_settings` and `check_home`.
     """
     with notify_startup_failure(given):
         parameters = given.to_backfill()
-        scan_sources(parameters)
+        sources, root = parameters.split_files or parameters.source, home.resolve_root(given.home)
+        scan_logs(sources, datasets.load_dataset(given.dataset, root, with_logs=bool(sources)))
         from oneclass.flows.settings import resolve_settings
 
         run = resolve_settings(parameters)
+        if check:
+            check(run)
         check_home(run)
         return run
-
-
-def scan_sources(given: BackfillParameters) -> None:
-    """Scan the logs that the parameters name.
-
-    Raises:
-        InputError: the data set is unknown, or a log is absent or unreadable.
-    """
-    sources = given.split_files or given.source
-    root = home.resolve_root(given.home)
-    dataset = datasets.load_dataset(given.dataset, root, with_logs=bool(sources))
-    scan_logs(sources, dataset)
-
-
-def check_run(run: "RunSettings") -> None:
-    """Check the sources and the home of a run that no command has prepared.
-
-    Raises:
-        InputError: a source is absent or unreadable, or as `check_home`.
-    """
-    scan_logs(run.split_files or run.sources, run.dataset)
-    check_home(run)
 
 
 def check_home(run: "RunSettings") -> None:
@@ -106,21 +91,6 @@ def _warehouse_has_events(run: "RunSettings") -> bool:
     # Open for writing: a run that was killed may have left no tables.
     with warehouse.open_warehouse(run.home) as connection:
         return warehouse.fetch_row(connection, "select count(*) > 0 from operations.log_files")[0]
-
-
-@contextlib.contextmanager
-def hand_over(run: "RunSettings") -> Generator[None]:
-    """Pass a prepared run to the flow that is called in the block, beside the parameters that Prefect shows."""
-    token = _prepared.set(run)
-    try:
-        yield
-    finally:
-        _prepared.reset(token)
-
-
-def prepared_run() -> "RunSettings | None":
-    """Return the run that the flow's caller has prepared, or None."""
-    return _prepared.get()
 
 
 @contextlib.contextmanager

@@ -57,8 +57,8 @@ class RunSettings:
         models: the settings of each model to train, by its name.
         optional_protocols: those of `protocols` that are left out where the log does not allow them.
         optional_models: those of `models` that are left out where lists exclude seen items.
-        substitutes: models that take the place of default ones that are too large; none if `--models` names the models.
-        are_named: whether the user named the models, so that one that is too large is refused.
+        substitutes: models that take the place of default ones that are too large; none if `--models` names the models,
+            so that one that is too large is refused.
         given: the names of the settings that the command line or its files set, by model.
         rebuild: whether the events in the warehouse are published anew as in a new home: no log is read, and no gate
             keeps what is published.
@@ -67,7 +67,7 @@ class RunSettings:
     home: Home
     dataset: Dataset
     sources: tuple[Path, ...]
-    split_files: tuple[Path, Path] | None
+    split_files: tuple[Path, ...]
     protocols: tuple[str, ...]
     optional_protocols: tuple[str, ...]
     models: dict[str, ModelSettings]
@@ -82,7 +82,6 @@ class RunSettings:
     publish: PublishSettings
     files: FileSettings
     notify: NotifySettings
-    times: KeepTimes = False
     seed: int = 0
     since: date | None = None
     until: date | None = None
@@ -90,7 +89,6 @@ class RunSettings:
     dask: int | str | None = None
     rebuild: bool = False
     substitutes: dict[str, ModelSettings] = field(default_factory=dict)
-    are_named: bool = True
 
     def describe(self) -> dict[str, Any]:
         """Return the settings that decide the run's numbers, as plain data for `operations.runs`."""
@@ -105,7 +103,7 @@ class RunSettings:
             "models": fitted,
             "optional_models": list(self.optional_models),
             "sources": [str(path) for path in self.sources],
-            "split_files": [str(path) for path in self.split_files or ()],
+            "split_files": [str(path) for path in self.split_files],
             "protocols": list(self.protocols),
             "optional_protocols": list(self.optional_protocols),
             "seed": self.seed,
@@ -115,9 +113,16 @@ class RunSettings:
         }
 
     @property
+    def times(self) -> KeepTimes:
+        """Whether the split keeps the times of edges: models need them, or optional ones if they run."""
+        if any(settings.reads_times for name, settings in self.models.items() if name not in self.optional_models):
+            return True
+        return "auto" if self.optional_models else False
+
+    @property
     def is_demo(self) -> bool:
         """Whether the run simulates its log."""
-        return self.dataset.name == "demo" and not self.sources and self.split_files is None
+        return self.dataset.name == "demo" and not self.sources and not self.split_files
 
 
 def resolve_settings(given: BackfillParameters) -> RunSettings:
@@ -168,28 +173,20 @@ def resolve_settings(given: BackfillParameters) -> RunSettings:
         home=Home(root, declared.name, resolve_limits(given.threads, given.memory), settings["files"]),
         dataset=declared,
         sources=tuple(map(Path, given.source)),
-        split_files=split_file_pair(given.split_files),
+        split_files=tuple(map(Path, given.split_files or ())),
         protocols=protocols,
         optional_protocols=() if given.protocols or given.split_files else OPTIONAL_PROTOCOLS,
         models={name: settings[name] for name in model_names},
         optional_models=optional_models,
         given={name: list(overrides[name]) for name in of_models if name in overrides},
         substitutes={name: settings[name] for name in substitutes},
-        are_named=are_named,
         **{name: settings[name] for name in STAGE_SETTINGS},
-        times=choose_times({name: settings[name] for name in model_names}, optional_models),
         dask=given.dask,
         seed=given.seed,
         since=given.since,
         until=given.until,
         replace=given.replace,
     )
-
-
-def choose_times(models: Mapping[str, ModelSettings], optional: Sequence[str]) -> KeepTimes:
-    """Return whether the split keeps the times of edges: models need them, or optional ones if they run."""
-    needed = any(settings.reads_times for name, settings in models.items() if name not in optional)
-    return needed or ("auto" if optional else False)
 
 
 def _check_publish_settings(publish: PublishSettings, declared: Dataset, model_names: Sequence[str]) -> None:
@@ -233,7 +230,10 @@ def resolve_limits(threads: int | None, memory: str | None) -> Limits:
     if threads is not None:
         if threads < 1:
             raise InputError(f"--threads {threads}: must be at least 1.")
-        limits["threads"] = _resolve_cores(threads)
+        available = resources.available_cores()
+        limits["threads"] = min(threads, available)
+        if threads > available:
+            logger.warning("--threads %d: this process may use %d cores, so %d are used", threads, available, available)
     if memory is not None:
         try:
             limits["memory"] = TypeAdapter(Annotated[ByteSize, Field(ge=MIN_MEMORY_BYTES)]).validate_python(memory)
@@ -242,15 +242,6 @@ def resolve_limits(threads: int | None, memory: str | None) -> Limits:
                 f"--memory {memory}: write a size of at least {MIN_MEMORY_BYTES // 10**6} MB, such as 512MB or 4GB."
             ) from error
     return Limits(**limits)
-
-
-@functools.cache
-def _resolve_cores(requested: int) -> int:
-    """Cap the requested number of cores by those available, with a warning the first time."""
-    available = resources.available_cores()
-    if requested > available:
-        logger.warning("--threads %d: this process may use %d cores, so %d are used", requested, available, available)
-    return min(requested, available)
 
 
 def _read_config(path: str) -> dict[str, Any]:
@@ -296,16 +287,3 @@ def _resolve_protocols(names: Sequence[str], has_split: bool, dataset: Dataset) 
             "columns that count under [items] in its TOML, or leave cold_items out of --protocols."
         )
     return tuple(dict.fromkeys(names))
-
-
-def split_file_pair(files: Sequence[str]) -> tuple[Path, Path] | None:
-    """Return the training and the test file of `--split-files`, or None without any.
-
-    Raises:
-        InputError: there are not two.
-    """
-    if not files:
-        return None
-    if len(files) != 2:
-        raise InputError(f"--split-files: takes two files, TRAIN and TEST; {len(files)} given.")
-    return Path(files[0]), Path(files[1])

@@ -69,8 +69,6 @@ def silence_tracebacks() -> None:
 
 def _hide_failure(record: logging.LogRecord) -> bool:
     record.exc_info = record.exc_text = None
-    if record.getMessage().startswith(FAILED):
-        record.msg, record.args = "Finished in state Failed", ()
     return not any(words in record.getMessage() for words in REPORTED_ELSEWHERE)
 
 

@@ -1,9 +1,7 @@
 """Search a model's settings and write the best to a file for `--config`."""
 
-import json
 import logging
-import shlex
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from oneclass.flows.commands import run_as_program
@@ -11,7 +9,6 @@ from oneclass.flows.parameters import (
     BackfillParameters,
     LogParameters,
     RunParameters,
-    find_default,
     flow_with_parameters,
 )
 from oneclass.tasks.errors import InputError, OneclassError
@@ -19,7 +16,6 @@ from oneclass.tasks.errors import InputError, OneclassError
 if TYPE_CHECKING:
     from oneclass.flows.settings import RunSettings
     from oneclass.tasks.settings import SearchSpace
-    from oneclass.tasks.tuning.search import Search
 
 logger = logging.getLogger(__name__)
 
@@ -48,15 +44,9 @@ class TuneParameters(LogParameters, RunParameters):
 
 def prepare(given: TuneParameters) -> "RunSettings":
     """Check the run and the search."""
-    from oneclass.flows.run_hooks import check_home, scan_sources
+    from oneclass.flows.run_hooks import prepare_run
 
-    scan_sources(given.to_backfill())
-    from oneclass.flows.settings import resolve_settings
-
-    run = resolve_settings(given.to_backfill())
-    resolve_search_space(run, given)
-    check_home(run)
-    return run
+    return prepare_run(given, lambda run: resolve_search_space(run, given))
 
 
 def resolve_search_space(run: "RunSettings", given: TuneParameters, protocol: str | None = None) -> "SearchSpace":
@@ -78,7 +68,7 @@ def resolve_search_space(run: "RunSettings", given: TuneParameters, protocol: st
     return build_search_space(given.model, fixed=nest_keys(given.settings).get(given.model, {}), **recorded)
 
 
-def tune(given: TuneParameters, run: "RunSettings") -> str:
+def tune(given: TuneParameters) -> str:
     """Search a model's settings on validation users; the test part is not read.
 
     What is named in --set stays fixed; the search begins at the data set's own settings, or those of --config.
@@ -91,12 +81,12 @@ def tune(given: TuneParameters, run: "RunSettings") -> str:
     @flow_with_parameters(TuneParameters)
     def search(given: TuneParameters) -> str:
         """Ingest, binarize and split, then fit and evaluate until the study has `trials` trials."""
-        return _search_settings(given, run)
+        return _search_settings(given)
 
     return search(**vars(given))
 
 
-def _search_settings(given: TuneParameters, run: "RunSettings") -> str:
+def _search_settings(given: TuneParameters) -> str:
     """Search the settings, and return the best trials and the file of the best settings as text.
 
     Raises:
@@ -104,78 +94,39 @@ def _search_settings(given: TuneParameters, run: "RunSettings") -> str:
         OneclassError: every trial failed.
     """
     from oneclass.flows.pipeline import build_splits, run_context
+    from oneclass.flows.run_hooks import prepared
     from oneclass.tasks.orchestration import reconcile
-    from oneclass.tasks.protocols import choose_publish_protocol, find_validation_splits, list_splits
-    from oneclass.tasks.tuning.search import Search
-
-    run_id = reconcile.current_run_id()
-    with run_context(run, run_id, "tune", trials=given.trials):
-        digests = build_splits(run, run_id).digests
-        by_default = choose_publish_protocol(run.publish.protocol, digests)
-        chosen = given.protocol or by_default or run.protocols[0]
-        if not list_splits(chosen, digests):
-            raise InputError(f"{chosen}: no edge is left to train on; the log is too small to tune on.")
-        search = Search(
-            given.model,
-            chosen,
-            tuple(digests[split] for split in find_validation_splits(chosen, digests)),
-            run.models[given.model],
-            resolve_search_space(run, given, chosen),
-            run.seed,
-        )
-        return _run_trials(run, search, given)
-
-
-def _run_trials(run: "RunSettings", search: "Search", given: TuneParameters) -> str:
-    """Run trials until the study has the requested number."""
-    from oneclass.tasks.tuning.search import suggest_trial
+    from oneclass.tasks.protocols import choose_publish_protocol, describe_folds, find_validation_splits, list_splits
+    from oneclass.tasks.tuning.search import Search, suggest_trial
     from oneclass.tasks.tuning.study import open_study, write_best_settings
     from oneclass.tasks.tuning.trial import log_trial, run_trial
 
-    train, users = search.load_folds(run.home)[0].train, search.count_users(run.home)
-    study = open_study(run.home, search)
-    _log_search(search, len(study.trials), users, given.trials)
-    fixed = search.start.model_fields_set - set(run.dataset.models.get(search.model, {}))
-    command = format_command(given)
-    file = write_best_settings(run.home, search, study.trials, fixed, users, command)
-    while len(ended := study.trials) < given.trials:
-        study.add_trial(run_trial(run.home, search, suggest_trial(search, ended, train)))
-        log_trial(search, study.trials)
-        file = write_best_settings(run.home, search, study.trials, fixed, users, command)
-    if file is None:
-        note = study.trials[-1].user_attrs["note"]
-        raise OneclassError(f"tune: every trial of {search.model} failed. The last one: {note}")
+    run, run_id = prepared.get(), reconcile.current_run_id()
+    assert run
+    with run_context(run, run_id, "tune"):
+        digests = build_splits(run, run_id).digests
+        protocol = given.protocol or choose_publish_protocol(run.publish.protocol, digests) or run.protocols[0]
+        if not list_splits(protocol, digests):
+            raise InputError(f"{protocol}: no edge is left to train on; the log is too small to tune on.")
+        judged_on = tuple(digests[split] for split in find_validation_splits(protocol, digests))
+        start, space = run.models[given.model], resolve_search_space(run, given, protocol)
+        search = Search(given.model, protocol, judged_on, start, space, run.seed)
+        train, users = search.load_folds(run.home)[0].train, search.count_users(run.home)
+        study = open_study(run.home, search)
+        by, names = f"{search.metric} of {users:,} validation users{describe_folds(len(judged_on))}", ", ".join(space)
+        logger.info("tuning %s by %s (%s), over %s", given.model, by, protocol, names)
+        if study.trials:
+            logger.info("the study has %d trials already, of %d", len(study.trials), given.trials)
+        fixed = start.model_fields_set - set(run.dataset.models.get(given.model, {}))
+        file = write_best_settings(run.home, search, study.trials, fixed, users)
+        while len(ended := study.trials) < given.trials:
+            study.add_trial(run_trial(run.home, search, suggest_trial(search, ended, train)))
+            log_trial(search, study.trials)
+            file = write_best_settings(run.home, search, study.trials, fixed, users)
+        if file is None:
+            note = study.trials[-1].user_attrs["note"]
+            raise OneclassError(f"tune: every trial of {given.model} failed. The last one: {note}")
     return f"{file.read_text()}\nTake these settings with --config {file}"
-
-
-def format_command(given: TuneParameters) -> str:
-    """Format the command line that sets these parameters, omitting defaults."""
-    words = ["python", "-m", "flows.tune"]
-    for parameter in fields(given):
-        value = getattr(given, parameter.name)
-        if isinstance(value, dict):
-            texts = [one if isinstance(one, str) else json.dumps(one) for one in value.values()]
-            value = list(map("=".join, zip(value, texts, strict=True)))
-        if value != find_default(parameter) and value:
-            flag = "set" if parameter.name == "settings" else parameter.name.replace("_", "-")
-            words += [f"--{flag}", *map(str, value if isinstance(value, list) else [value])]
-    return shlex.join(words)
-
-
-def _log_search(search: "Search", ended: int, users: int, trials: int) -> None:
-    from oneclass.tasks.protocols import describe_folds
-
-    logger.info(
-        "tuning %s by %s of %s validation users%s (%s), over %s",
-        search.model,
-        search.metric,
-        f"{users:,}",
-        describe_folds(len(search.digests)),
-        search.protocol,
-        ", ".join(search.space),
-    )
-    if ended:
-        logger.info("the study has %d trials already; %d more to go", ended, max(0, trials - ended))
 
 
 if __name__ == "__main__":

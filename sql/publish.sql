@@ -51,24 +51,19 @@ from published.recommendations
 -- name: ranked
 -- ranked: one row per placement, user and rank, best first, in the indices of the curated interactions. The placement is
 -- empty for the lists of all users, and has a name of its own for lists that explore.
-create or replace temp table ranked (
-    placement varchar,
-    user_index integer,
-    item_index integer,
-    rank integer,
-    score double,
-    propensity double,
-    like_mean double,
-    like_sd double,
-    is_new boolean,
-    because integer[],
-    explicit_like_mean double,
-    explicit_like_sd double
-)
+create or replace temp table ranked as
+select
+    ''::varchar as placement,
+    null::integer as user_index,
+    null::integer as item_index,
+    * exclude (user_id, item_id) replace (null::integer[] as because),
+    null::double as propensity
+from published.recommendations
+limit 0
 
 -- name: lists
 -- One row per user and rank of the lists that {table} has, in the ids of the logs.
-insert into {table} by name
+insert into {table}
 with lists as (
     from ranked where {places}
 ), reasons as (
@@ -84,15 +79,14 @@ with lists as (
     join indexed.items using (item_index)
     group by all
 )
-select
-    lists.* exclude (user_index, item_index, because, {unused}),
-    user_id,
-    item_id,
-    reasons.because
-from lists
-join indexed.users using (user_index)
-join (from indexed.items union all from indexed.new_items) using (item_index)
-left join reasons using (placement, user_index, rank)
+select {columns}
+from (
+    select lists.* exclude (because), user_id, item_id, reasons.because
+    from lists
+    join indexed.users using (user_index)
+    join (from indexed.items union all from indexed.new_items) using (item_index)
+    left join reasons using (placement, user_index, rank)
+)
 order by placement, user_index, rank
 
 -- name: exploration

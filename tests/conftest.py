@@ -22,7 +22,6 @@ from scipy.sparse import csr_matrix
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-from oneclass.flows.commands import start_garbage_collection
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.stores import publications, warehouse
 from oneclass.tasks.stores.home import Home, Limits
@@ -92,8 +91,10 @@ def pytest_collection() -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Leave what was imported out of all later garbage collections, and make these as rare as in a command."""
-    start_garbage_collection()
+    """Leave what was imported out of all later garbage collections, and make these rare."""
+    gc.freeze()
+    gc.set_threshold(100_000)
+    gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

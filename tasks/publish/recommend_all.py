@@ -81,12 +81,13 @@ def store_recommendations(
 
 def store_lists(connection: duckdb.DuckDBPyConnection, explores: Exploration | None) -> None:
     """Publish the lists of the temporary table `ranked`."""
-    for table, places, unused in (
-        ("published.recommendations", "placement = ''", "placement, propensity"),
-        ("published.placements", f"placement not in ('', '{EXPLORATION}')", "propensity"),
+    for table, places in (
+        ("published.recommendations", "placement = ''"),
+        ("published.placements", f"placement not in ('', '{EXPLORATION}')"),
     ):
+        columns = ", ".join(connection.table(table).columns)
         connection.execute(f"delete from {table}")
-        connection.execute(sql.statement("publish/lists", table=table, places=places, unused=unused))
+        connection.execute(sql.statement("publish/lists", table=table, places=places, columns=columns))
     connection.execute("delete from published.exploration")
     if explores:
         given = {"night": explores.night, "placement": EXPLORATION}

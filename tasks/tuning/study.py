@@ -33,14 +33,13 @@ def open_study(home: Home, search: Search) -> optuna.Study:
 
 
 def write_best_settings(
-    home: Home, search: Search, trials: Sequence[FrozenTrial], fixed: set[str], users: int, command: str
+    home: Home, search: Search, trials: Sequence[FrozenTrial], fixed: set[str], users: int
 ) -> Path | None:
     """Write `<home>/<dataset>/tuning/<model>.toml` atomically; returns its path, or None if no trial completed.
 
     Args:
         fixed: settings that the command gave and that are not searched; they are written too.
         users: number of validation users.
-        command: the command that continues the study.
     """
     if not (found := find_best_trial(trials)):
         return None
@@ -52,8 +51,7 @@ def write_best_settings(
     written = {name: of for name, of in best["settings"].items() if name in search.space or name in fixed}
     lines = [
         f"# validation {figure} by {best['score']} ({search.protocol}, {users:,} users):",
-        f"# trial {best['number']}, the best of {len(rows)} trials{incomplete and f' ({incomplete})'}, made by",
-        f"#     {command}",
+        f"# trial {best['number']}, the best of {len(rows)} trials{incomplete and f' ({incomplete})'}.",
         f"# Trial 1, the settings that the search began at: {first['note'] or format_setting(first['value'])}.",
         f"[{search.model}]",
         *(f"{name} = {json.dumps(value)}" for name, value in written.items() if value is not None),

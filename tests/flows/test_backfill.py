@@ -7,6 +7,7 @@ import sys
 import duckdb
 import pytest
 
+from oneclass.data_contracts import STAGES
 from oneclass.flows import commands, pipeline
 from oneclass.flows.parameters import BackfillParameters
 from oneclass.flows.settings import resolve_settings
@@ -80,7 +81,7 @@ def test_a_log_becomes_published_tables(first):
     stages = {
         stage for (stage,) in query_rows(home, "select distinct stage from operations.contract_results where success")
     }
-    assert stages == {"ingest", "binarize", "split", "diagnose", "tune", "train", "evaluate", "publish"}
+    assert stages == {*STAGES}
     page = (home / "ml-latest-small" / "report" / "index.html").read_text()
     assert "First publication; the best of " in page
     assert "mrf_dense" in page and "http://" not in page.replace("http://www.w3.org", "").replace(

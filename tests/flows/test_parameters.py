@@ -14,7 +14,7 @@ from prefect.flows import load_flow_from_entrypoint
 from prefect.utilities.callables import parameter_schema
 from pydantic import TypeAdapter
 
-from oneclass.flows import commands, tune
+from oneclass.flows import commands
 from oneclass.flows.parameters import (
     BackfillParameters,
     DatasetParameters,
@@ -82,7 +82,7 @@ def test_a_command_line_gives_the_parameters():
         "models": ["slim", "wmf"],
         "protocols": [],
         "dask": 2,
-        "split_files": ["train.txt", "test.txt"],
+        "split_files": ("train.txt", "test.txt"),
         "source": ["a.csv"],
         "since": date(2026, 1, 2),
         "until": None,
@@ -97,13 +97,6 @@ def test_a_command_line_gives_the_parameters():
     assert (items.item, items.list_, items.json_) == (["tea, green", "i 2"], "new", True)
 
 
-def test_tuning_spells_its_command_again():
-    words = ["--dataset", "a b", "--set", "wmf.factors=4", "wmf.name=x y", "--source", "l.csv", "b c.csv"]
-    words += ["--model", "wmf", "--trials", "3"]
-    given = parse("tune", *words)
-    assert parse("tune", *shlex.split(tune.format_command(given))[3:]) == given
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -112,6 +105,7 @@ def test_tuning_spells_its_command_again():
         (["--dataset", "d", "--since", "yesterday"], 'for --since: unable to convert "yesterday" into date'),
         (["--dataset", "d", "--seed", "x"], 'for --seed: unable to convert "x" into int'),
         (["--dataset", "d", "--user", "who"], "Unknown option: --user"),
+        (["--dataset", "d", "--split-files", "one.txt"], "--split-files requires 2 positional arguments"),
         (["--dataset", "d", "--set", "nonsense"], "for --set: nonsense: write it as name.setting=value"),
         (["--dataset", "d", "more"], "more"),
     ],
@@ -167,20 +161,6 @@ def test_a_command_leaves_no_complaint_on_stderr(prefect_server, tmp_path):
     assert done.stderr.splitlines()[-1].startswith("The stage ingest was rolled back")
     assert done.stderr.count("the contract of raw.rejects is broken") == 1 and "\\n" not in done.stderr
     assert "Task run 'ingest' - Finished in state Failed\n" in done.stderr
-
-
-@pytest.mark.slow
-def test_a_flow_that_is_run_by_another_program_leaks_nothing(prefect_server):
-    """Such as a worker, whose stderr the project leaves alone: modules are kept, so that Python empties them."""
-    script = (
-        "from prefect import flow\n"
-        "from oneclass.flows import pipeline\n"
-        "from oneclass.tasks.binarize.stage import binarize\n"
-        "flow(pipeline._pin_modules)()\n"
-    )
-    environment = {**os.environ, "PREFECT_API_URL": prefect_server}
-    command = [sys.executable, "-c", script]
-    assert "leaked" not in subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stderr
 
 
 def list_numbers():

@@ -158,10 +158,10 @@ def test_a_run_signalled_with_its_whole_group_leaves_no_server_and_its_true_stat
 SERVED = """
 from oneclass.flows import prefect_server
 prefect_server.start_server()
-prefect_server.wait_until_ready()
-print("ready", flush=True)
-import time
-time.sleep(600)
+with prefect_server.ensure_server():
+    print("ready", flush=True)
+    import time
+    time.sleep(600)
 """
 
 
@@ -207,9 +207,10 @@ def test_a_run_says_at_once_that_its_server_is_starting_and_only_then(prefect_ho
 @pytest.mark.parametrize(
     ("file", "text", "named"),
     [
-        ("profiles.toml", '[profiles.a]\nPREFECT_API_URL = "http://host/api"', False),
+        ("profiles.toml", 'active = "a"\n[profiles.a]\nPREFECT_LOGGING_LEVEL = "INFO"', False),
         ("profiles.toml", 'active = "a"\n[profiles.a]\nPREFECT_API_URL = "http://host/api"', True),
-        ("prefect.toml", "[server]\nanalytics_enabled = false", False),
+        ("prefect.toml", (ROOT / "prefect.toml").read_text(), False),
+        ("pyproject.toml", (ROOT / "pyproject.toml").read_text(), False),
         ("prefect.toml", '[api]\nurl = "http://host/api"', True),
         ("pyproject.toml", "[tool.prefect.api]\nurl = 'http://host/api'", True),
         (".env", "PREFECT_API_URL=http://host/api", True),

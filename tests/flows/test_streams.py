@@ -106,11 +106,3 @@ def test_a_user_without_a_home_folder_is_told_to_set_home(after_first, tmp_path,
     ended = run_program([*as_stranger, *program, *more], "")
     assert ended.returncode == 2, ended.stderr
     assert re.search(r"\nHOME: is not set, and user 12345 has no home folder here.*\n$", ended.stderr)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["cite", "promote"])
-def test_a_command_collects_garbage_once_its_modules_are_loaded(tmp_path, name):
-    collects = 'import gc; return f"collects: {gc.isenabled() and gc.get_freeze_count() > 1000}"'
-    program = PRINTING.format(name=name).replace('return "the result"', collects)
-    assert "collects: True" in run_program([sys.executable, "-c", program, str(tmp_path / "file")], "").stdout

@@ -8,12 +8,13 @@ import numpy as np
 import polars as pl
 import pytest
 
+from oneclass import sql
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.datasets.columns import AttributeTable
 from oneclass.tasks.ingest.stage import ingest
-from oneclass.tasks.publish import lists
+from oneclass.tasks.publish import lists, recommend_all
 from oneclass.tasks.publish.plan import PublicationPlan
 from oneclass.tasks.publish.stage import publish
 from oneclass.tasks.rules.settings import NO_RULES, DeclaredRules, Rules
@@ -35,6 +36,21 @@ def store_lists(home, windows=WINDOWS, length=LENGTH, declared=NO_RULES):
     for row in warehouse_rows(home, "from published.lists order by list, window_days, rank").iter_rows(named=True):
         found[row["list"], row["window_days"], *([row["category"]] if row["category"] else [])].append(row)
     return dict(found)
+
+
+def test_a_column_of_the_published_lists_needs_its_table_and_who_fills_it_alone(home):
+    with warehouse.open_warehouse(home) as connection:
+        connection.execute("alter table published.recommendations add column length integer")
+        connection.execute("insert into indexed.users (user_index, user_id) values (0, 'u')")
+        connection.execute("insert into indexed.items (item_index, item_id) values (0, 'i')")
+        connection.execute(sql.statement("publish/ranked"))
+        columns = "placement, user_index, item_index, rank, score, length"
+        connection.execute(f"insert into ranked ({columns}) values ('', 0, 0, 1, 0.5, 7), ('home', 0, 0, 1, 0.5, 7)")
+        recommend_all.store_lists(connection, None)
+        recommended = connection.execute("select user_id, item_id, rank, length from published.recommendations")
+        assert recommended.fetchall() == [("u", "i", 1, 7)]
+        placed = connection.execute("select placement, user_id, item_id, score from published.placements")
+        assert placed.fetchall() == [("home", "u", "i", 0.5)]
 
 
 def warehouse_rows(home, query):
