@@ -42,6 +42,8 @@ def test_a_misspelt_command_is_answered_with_what_resembles_it(monkeypatch, caps
 def test_help_ends_with_an_example_that_parses(name, capsys):
     app = commands.build_app(name)
     assert app(shlex.split(commands.COMMANDS[name]))[1].dataset == "mine"
+    assert commands.main(name, ["--version"]) == 0
+    assert capsys.readouterr().out == f"oneclass {version('oneclass')}\n"
     assert commands.main(name, ["--help"]) == 0
     out = capsys.readouterr().out
     assert out.splitlines()[-1] == f"For example:  python -m flows.{name} {commands.COMMANDS[name]}"

@@ -6,7 +6,6 @@ import importlib
 import re
 import shlex
 import tomllib
-from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -39,12 +38,6 @@ def test_a_documented_command_is_taken(line):
     _, given, _ = commands.build_app(module.removeprefix("flows."))(arguments)
     models = [given.model] if getattr(given, "model", None) else getattr(given, "models", [])
     assert set(models) <= {*MODELS, ADDED}
-
-
-@pytest.mark.parametrize("name", commands.COMMANDS)
-def test_every_command_prints_the_version(name, capsys):
-    assert commands.main(name, ["--version"]) == 0
-    assert capsys.readouterr().out == f"oneclass {version('oneclass')}\n"
 
 
 def test_the_version_has_an_entry_in_the_changelog():

@@ -5,7 +5,7 @@ from datetime import date
 import pytest
 
 from oneclass.flows import pipeline
-from oneclass.flows.parameters import BackfillParameters, parse_assignment
+from oneclass.flows.parameters import BackfillParameters
 from oneclass.flows.settings import RunSettings
 from oneclass.flows.settings import resolve_settings as resolved
 from oneclass.flows.tune import TuneParameters, resolve_search_space
@@ -108,25 +108,6 @@ def test_protocols_default_to_those_that_the_log_allows_or_to_the_given_split(tm
     assert run.optional_protocols == ("next_events",)
     assert resolve_backfill("demo", home=tmp_path, protocols=["next_events"]).optional_protocols == ()
     assert resolve_backfill("gowalla", home=tmp_path, split_files=["train.txt", "test.txt"]).protocols == ("given",)
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("binarize.threshold=4", ("binarize.threshold", 4)),
-        ("split.scheme=liang2018", ("split.scheme", "liang2018")),
-        ("split.scheme='liang2018'", ("split.scheme", "liang2018")),
-        ("mrf_dense.l2=5e2", ("mrf_dense.l2", 500.0)),
-    ],
-)
-def test_assignments_are_read_as_toml(text, expected):
-    assert parse_assignment(text) == expected
-
-
-@pytest.mark.parametrize("text", ["threshold", "threshold=4", "binarize.threshold"])
-def test_a_broken_assignment_is_reported(text):
-    with pytest.raises(ValueError, match="write it as name.setting=value"):
-        parse_assignment(text)
 
 
 @pytest.mark.parametrize(
