@@ -89,7 +89,7 @@ def test_the_home_is_an_option_then_the_environment_then_var(tmp_path, monkeypat
 def test_all_names_every_installed_model_and_refuses_none_as_too_large(tmp_path):
     run = resolve_backfill("mine", home=tmp_path, source=["log.csv"], models=["all"])
     assert {name for name, model in MODELS.items() if model.extra is None} <= set(run.models) <= set(MODELS)
-    assert not run.are_named and "hpf" not in resolve_backfill("mine", home=tmp_path, source=["log.csv"]).models
+    assert run.substitutes and "hpf" not in resolve_backfill("mine", home=tmp_path, source=["log.csv"]).models
 
 
 @pytest.mark.parametrize(
