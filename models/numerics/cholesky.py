@@ -15,13 +15,10 @@ from oneclass.models.numerics.simd import (
     F64_WIDTH,
     ROWS,
     add_scaled,
-    at_least,
     dot,
     element,
     load,
-    load_like,
     pad_width,
-    reciprocal,
     scale,
     store,
 )
@@ -31,9 +28,13 @@ STRICT = {"contract", "nsz"}
 
 
 @njit(cache=True, fastmath=LOOSE, inline="always")
-def solve_in_rows(matrix, stride, size, vector):
-    """vector = P^-1 vector; the lower triangle of P, with rows `stride` long, is eliminated from the last row up."""
+def solve_in_rows(matrix, stride, size, vector, least):
+    """vector = P^-1 vector; the lower triangle of P, with rows `stride` long, is eliminated from the last row up.
+
+    No eigenvalue of P may lie below `least`: a pivot that rounding made smaller is raised to it.
+    """
     for last in range(size - 1, -1, -1):
+        matrix[last * stride + last] = max(matrix[last * stride + last], least)
         pivot = 1 / matrix[last * stride + last]
         for row in range(last):
             factor = -matrix[last * stride + row] * pivot
@@ -44,48 +45,6 @@ def solve_in_rows(matrix, stride, size, vector):
         for column in range(row):
             total -= matrix[row * stride + column] * vector[column]
         vector[row] = total / matrix[row * stride + row]
-
-
-SLACK = 3  # rows behind the last of `solve_in_lanes`
-
-
-@njit(cache=True, fastmath={"contract"}, error_model="numpy")
-def solve_in_lanes(systems, n, lanes, least):
-    """Solve as many systems of n unknowns side by side as a vector has lanes, in place; no pivot is below `least`.
-
-    Four rows are eliminated together: a loop over a single one is so short that leaving it takes longer.
-
-    Args:
-        systems: flat, rows of n + 1 vectors like `lanes`, a system in each lane: rows 0 .. n - 1 have the lower
-            triangle of P, and row n has z, which becomes P^-1 z. Behind it is room for SLACK rows. What lies right of
-            the diagonal is overwritten.
-    """
-    width = F32_WIDTH if systems.itemsize == 4 else F64_WIDTH
-    step = (n + 1) * width
-    for pivot in range(n):
-        at = pivot * step + pivot * width
-        inverse = reciprocal(at_least(load_like(lanes, systems, at), least))
-        store(systems, at, inverse)
-        for row in range(pivot + 1, n + 1, SLACK + 1):
-            start = row * step + pivot * width
-            f0, f1 = inverse * load_like(lanes, systems, start), inverse * load_like(lanes, systems, start + step)
-            f2 = inverse * load_like(lanes, systems, start + 2 * step)
-            f3 = inverse * load_like(lanes, systems, start + 3 * step)
-            for column in range(pivot + 1, min(row + SLACK + 1, n)):
-                place = row * step + column * width
-                share = load_like(lanes, systems, column * step + pivot * width)
-                store(systems, place, load_like(lanes, systems, place) - f0 * share)
-                store(systems, place + step, load_like(lanes, systems, place + step) - f1 * share)
-                store(systems, place + 2 * step, load_like(lanes, systems, place + 2 * step) - f2 * share)
-                store(systems, place + 3 * step, load_like(lanes, systems, place + 3 * step) - f3 * share)
-    for row in range(n - 1, -1, -1):
-        place = n * step + row * width
-        x = load_like(lanes, systems, place) * load_like(lanes, systems, row * (step + width))
-        store(systems, place, x)
-        for column in range(row):
-            place = n * step + column * width
-            product = x * load_like(lanes, systems, row * step + column * width)
-            store(systems, place, load_like(lanes, systems, place) - product)
 
 
 @njit(cache=True, fastmath=STRICT)

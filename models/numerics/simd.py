@@ -160,28 +160,6 @@ def broadcast(typing, number):
 
 
 @intrinsic
-def reciprocal(typing, lanes):
-    """1 / lanes, lane by lane."""
-
-    def generate(context, builder, call, arguments):
-        (value,) = arguments
-        return builder.fdiv(splat(builder, value.type.element(1), lanes.count), value)
-
-    return lanes(lanes), generate
-
-
-@intrinsic
-def at_least(typing, lanes, least):
-    """The larger of each lane and the number `least`."""
-
-    def generate(context, builder, call, arguments):
-        value, floor = arguments[0], splat(builder, arguments[1], lanes.count)
-        return builder.select(builder.fcmp_ordered(">", value, floor), value, floor)
-
-    return lanes(lanes, lanes.element), generate
-
-
-@intrinsic
 def add_halves(typing, lanes):
     """The first half of the lanes plus the second half: half as many lanes."""
     count = lanes.count // 2

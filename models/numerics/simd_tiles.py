@@ -6,13 +6,11 @@ As in `models.numerics.simd`, positions are element numbers and bounds are not c
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from llvmlite import ir
 from numba import njit, types
 
 from oneclass.models.numerics.simd import (
     F32_WIDTH,
     IN_ORDER,
-    INDEX,
     ROWS,
     ZERO,
     broadcast,
@@ -141,27 +139,3 @@ def add_products(target, left, width, right):
     """
     for lane in range(0, width, F32_WIDTH):
         add_product(target, lane, width, left, 0, width, right, lane * width, F32_WIDTH, width)
-
-
-@intrinsic
-def transpose_tile(typing, tile):
-    """The transpose of a square tile, a tuple of as many vectors as each has lanes."""
-
-    def generate(context, builder, call, arguments):
-        count = len(tile)
-        rows, part = [builder.extract_value(arguments[0], row) for row in range(count)], count // 2
-        while part:  # exchange the squares beside the diagonal, of `part` rows and lanes
-            upper, lower = ([], [])
-            for lane in range(count):
-                behind = bool(lane & part)
-                upper.append(lane - part + count if behind else lane)
-                lower.append(lane + count if behind else lane + part)
-            masks = [ir.Constant(ir.VectorType(INDEX, count), lanes) for lanes in (upper, lower)]
-            for row in range(count):
-                if not row & part:
-                    pair = rows[row], rows[row + part]
-                    rows[row], rows[row + part] = (builder.shuffle_vector(*pair, mask) for mask in masks)
-            part //= 2
-        return context.make_tuple(builder, tile, rows)
-
-    return tile(tile), generate

@@ -11,25 +11,22 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit, prange
 
-from oneclass.models.numerics.cholesky import SLACK, solve_in_lanes, solve_with_pivot_floor
+from oneclass.models.numerics.cholesky import solve_with_pivot_floor
 from oneclass.models.numerics.logistic_bound import best_bound_of_square, best_square, lambda_of_square
 from oneclass.models.numerics.simd import (
     F64_WIDTH,
     aligned_zeros,
-    broadcast,
     element,
     load,
     pad_width,
     put,
     store,
 )
-from oneclass.models.numerics.simd_tiles import load_tile, store_tile, transpose_tile
 from oneclass.models.numerics.threads import NUMBA_CONFIG
 from oneclass.models.paired_symbols.edges import (
     COLUMN_UNIT,
     EDGES_PER_BATCH,
     JIT_OPTIONS,
-    ROWS_8,
     WeightedEdges,
     add_outer,
     fill_moments,
@@ -197,58 +194,7 @@ def store_means(n, row, solution):
 
 
 @njit(**JIT_OPTIONS)
-def solve_group(lanes, group, systems, least):
-    """Solve the systems of F64_WIDTH vertices side by side.
-
-    Args:
-        group: float64 (F64_WIDTH, n W), the systems, filled by `build_system`.
-        systems: float64 ((W + SLACK) n F64_WIDTH,), the same as `solve_in_lanes` takes them, a vertex in each lane.
-    """
-    n, zero, flat = len(lanes), broadcast(0.0), group.reshape(-1)
-    width = group.shape[1] // n
-    for row in range(n - 1):
-        for column in range(row // F64_WIDTH * F64_WIDTH, width, F64_WIDTH):
-            tile = load_tile(ROWS_8, zero, flat, row * width + column, n * width)
-            store_tile(systems, (column * n + row) * F64_WIDTH, n * F64_WIDTH, transpose_tile(tile))
-    solve_in_lanes(systems, n - 1, zero, least)
-
-
-@njit(**JIT_OPTIONS)
-def update_shard(lanes, shard, edges, own, other, censored, precisions):
-    n, width, last = len(lanes), own.shape[1] // 2, edges.bounds[shard + 1] - 1
-    scratch = allocate_scratch(n, width)
-    group = aligned_zeros(2 * F64_WIDTH * n * width).view(np.float64).reshape(F64_WIDTH, n * width)
-    systems = aligned_zeros(2 * (width + SLACK) * n * F64_WIDTH).view(np.float64)
-    first = edges.bounds[shard]
-    for vertex in range(first, last + 1):
-        fill_row_factors(own[vertex], n, scratch.factors)
-        sum_weighted_edges(lanes, vertex, edges, other, censored, scratch)
-        build_system(n, vertex, censored, precisions, scratch, group[vertex - first])
-        store_variances(n, own[vertex], scratch.diagonal)
-        if vertex - first == F64_WIDTH - 1 or vertex == last:
-            solve_group(lanes, group, systems, min(precisions))
-            for solved in range(first, vertex + 1):
-                store_means(n, own[solved], systems[(n - 1) * n * F64_WIDTH + solved - first :: F64_WIDTH])
-            first = vertex + 1
-
-
-@njit(parallel=True, **JIT_OPTIONS)
-def update_rows(lanes, edges, own, other, censored, precisions):
-    """The joint update of (u_i, b_i) for every vertex of `own`, in place.
-
-    Args:
-        edges: the `Edges` of these vertices.
-        censored: their `Censored` pairs.
-        precisions: those of the priors of the factors and of the biases.
-    """
-    for shard in prange(len(edges.bounds) - 1):
-        if edges.bounds[shard] < edges.bounds[shard + 1]:  # with few vertices, some shards are empty
-            # numba types the loop's index as int64 and runs it as uint64: as it is, it compiles what it calls for both
-            update_shard(lanes, np.int64(shard), edges, own, other, censored, precisions)
-
-
-@njit(**JIT_OPTIONS)
-def converge_shard(lanes, shard, edges, own, other, censored, precisions, limits):
+def update_shard(lanes, shard, edges, own, other, censored, precisions, limits):
     n, least = len(lanes), min(precisions)
     scratch = allocate_scratch(n, own.shape[1] // 2)
     system, solution = np.zeros(n * own.shape[1] // 2), np.empty(n)
@@ -264,16 +210,20 @@ def converge_shard(lanes, shard, edges, own, other, censored, precisions, limits
 
 
 @njit(parallel=True, **JIT_OPTIONS)
-def converge_rows(lanes, edges, own, other, censored, precisions, limits):
-    """`update_rows` again and again for each vertex by itself, whose system is solved alone: often there is one.
+def update_rows(lanes, edges, own, other, censored, precisions, limits):
+    """The joint update of (u_i, b_i) for every vertex of `own`, in place.
 
     Args:
+        edges: the `Edges` of these vertices.
+        censored: their `Censored` pairs.
+        precisions: those of the priors of the factors and of the biases.
         limits: (passes, tolerance): each vertex is updated up to `passes` times, until no mean moves by more than
             `tolerance`.
     """
     for shard in prange(len(edges.bounds) - 1):
-        if edges.bounds[shard] < edges.bounds[shard + 1]:
-            converge_shard(lanes, np.int64(shard), edges, own, other, censored, precisions, limits)
+        if edges.bounds[shard] < edges.bounds[shard + 1]:  # with few vertices, some shards are empty
+            # numba types the loop's index as int64 and runs it as uint64: as it is, it compiles what it calls for both
+            update_shard(lanes, np.int64(shard), edges, own, other, censored, precisions, limits)
 
 
 @njit(**SUMMED)

@@ -84,7 +84,7 @@ class PairedSymbols(LikeModel[PairedSymbolsSettings]):
         """
         users = self._build_symbols(histories, self._blank_rows(histories.shape[0]), self.params.tau_u)
         items, pseudo = self._item_symbols(), self.params.r * users.degrees
-        users.converge(items, pseudo, float(self.xi_star[0]), MAX_FOLD_IN_PASSES, FOLD_IN_TOLERANCE)
+        users.update(items, pseudo, float(self.xi_star[0]), MAX_FOLD_IN_PASSES, FOLD_IN_TOLERANCE)
         return users.rows
 
     def item_vectors(self) -> np.ndarray:

@@ -72,20 +72,18 @@ class Symbols:
         self._selection = None
         self._forget_sums()
 
-    def update(self, other: "Symbols", pseudo: np.ndarray, xi_star: float) -> None:
-        """Update the block (u_i, b_i) of every vertex; `pseudo` is D' s_i. See `kernels.update_rows`."""
-        censored = self._censor(other, pseudo, xi_star)
-        kernels.update_rows(self.lanes, self.edges, self.rows, other.rows, censored, self.precisions)
-        self._forget_sums()
+    def update(
+        self, other: "Symbols", pseudo: np.ndarray, xi_star: float, passes: int = 1, tolerance: float = 0.0
+    ) -> None:
+        """Update the block (u_i, b_i) of each vertex up to `passes` times, until means move by at most `tolerance`.
 
-    def converge(self, other: "Symbols", pseudo: np.ndarray, xi_star: float, passes: int, tolerance: float) -> None:
-        """Update every block (u_i, b_i) until its means move by at most `tolerance`. See `kernels.converge_rows`."""
-        censored, limits = self._censor(other, pseudo, xi_star), (passes, tolerance)
-        kernels.converge_rows(self.lanes, self.edges, self.rows, other.rows, censored, self.precisions, limits)
+        Args:
+            pseudo: D' s_i.
+        """
+        censored = kernels.Censored(pseudo, lambda_of_xi(xi_star), other.padded_background)
+        limits = passes, tolerance
+        kernels.update_rows(self.lanes, self.edges, self.rows, other.rows, censored, self.precisions, limits)
         self._forget_sums()
-
-    def _censor(self, other: "Symbols", pseudo: np.ndarray, xi_star: float) -> kernels.Censored:
-        return kernels.Censored(pseudo, lambda_of_xi(xi_star), other.padded_background)
 
     @property
     def background(self) -> np.ndarray:

@@ -6,18 +6,16 @@ import numpy as np
 from numba import njit, prange
 
 from oneclass.models.negatives.sampling import HEAVY_USER_RATIO, allocate_draw_scratch, draw_user_negatives
-from oneclass.models.numerics.cholesky import SLACK, solve_in_lanes, solve_in_rows
+from oneclass.models.numerics.cholesky import solve_in_rows
 from oneclass.models.numerics.logistic_bound import best_bound_of_square
 from oneclass.models.numerics.random_numbers import GOLDEN, mix, purpose
-from oneclass.models.numerics.simd import F32_WIDTH, ZERO, aligned_zeros, broadcast, element, pad_width, scale
-from oneclass.models.numerics.simd_tiles import load_tile, store_tile, transpose_tile
+from oneclass.models.numerics.simd import pad_width, scale
 from oneclass.models.random_graph.edges import (
     BATCH,
     INLINED,
     MEAN,
     OPTIONS,
     PULL,
-    ROWS_16,
     SQUARE,
     WEIGHT,
     add_bias_edges,
@@ -63,44 +61,19 @@ def _step_row(sums, stride, row, solution, step, eta, omega):
 
 
 @njit(**OPTIONS)
-def step_precisions(sums, stride, solution, step, mean, precision, vertex):
-    """Eq. 17, and the precisions of eq. 18, which are the diagonal of the new P.
+def update_vertex(sums, stride, solution, step, tau, mean, precision, vertex):
+    """Eq. 17 and 18: the factors of one vertex from P (in `sums`) and z (in `solution`).
 
-    The arrays of the posterior come one by one: numba counts references to what it takes from a tuple.
+    The precisions are the diagonal of the new P. The arrays of the posterior come one by one: numba counts references
+    to what it takes from a tuple.
     """
-    for row in range(mean.shape[1]):
+    factors = mean.shape[1]
+    for row in range(factors):
         eta, omega = mean[vertex, row], precision[vertex, row]
         precision[vertex, row] = _step_row(sums, stride, row, solution, step, eta, omega)
-
-
-@njit(**INLINED)
-def update_vertex(sums, stride, solution, step, mean, precision, vertex):
-    """Eq. 17 and 18: the factors of one vertex from P (in `sums`) and z (in `solution`)."""
-    factors = mean.shape[1]
-    step_precisions(sums, stride, solution, step, mean, precision, vertex)
-    solve_in_rows(sums, stride, factors, solution)
+    solve_in_rows(sums, stride, factors, solution, step * tau)
     for row in range(factors):
         mean[vertex, row] = solution[row]
-
-
-@njit(**OPTIONS)
-def _solve_group(group, lanes, stride, least, mean, first, count):
-    """The means of eq. 18 of the vertices first .. first + count - 1, at most F32_WIDTH.
-
-    Args:
-        group: float32 (F32_WIDTH, sums), of each vertex P in rows of `stride`, and behind them z.
-        lanes: float32, room for the same, a vertex in each lane.
-    """
-    size = mean.shape[1]
-    zero, row_step, flat = broadcast(ZERO), (size + 1) * F32_WIDTH, group.reshape(-1)
-    for row in range(size + 1):
-        for lane in range(0, min(row + 1, size), F32_WIDTH):
-            tile = load_tile(ROWS_16, zero, flat, row * stride + lane, group.shape[1])
-            store_tile(lanes, row * row_step + lane * F32_WIDTH, F32_WIDTH, transpose_tile(tile))
-    solve_in_lanes(lanes, size, zero, least)
-    for place in range(count):
-        for row in range(size):
-            mean[first + place, row] = element(lanes, size * row_step + row * F32_WIDTH + place)
 
 
 @njit(parallel=True, **OPTIONS)
@@ -117,23 +90,15 @@ def update_factors(posterior, table, likes, negatives, bounds, tau, step):
     """
     mean, precision, _, _ = posterior
     factors = mean.shape[1]
-    stride, least = pad_width(factors + 1), step * tau
+    stride = pad_width(factors + 1)
     for shard in prange(len(bounds) - 1):
         rows, own, sums, columns = allocate_workspace(factors)
-        group = aligned_zeros(F32_WIDTH * len(sums)).reshape(F32_WIDTH, len(sums))
-        lanes = aligned_zeros((factors + 1 + SLACK) * (factors + 1) * F32_WIDTH + F32_WIDTH * F32_WIDTH)
         solution = np.zeros(factors, dtype=np.float32)
-        first = bounds[shard]
         for vertex in range(bounds[shard], bounds[shard + 1]):
-            sums = group[vertex - first]
             load_own_vertex(own, vertex, posterior)
             add_edges(rows, own, sums, columns, table, (likes, negatives), vertex, factors)
             natural_parameters(sums, own[factors], solution, factors, tau)
-            step_precisions(sums, stride, solution, step, mean, precision, vertex)
-            sums[factors * stride : factors * stride + factors] = solution
-            if vertex - first == F32_WIDTH - 1 or vertex == bounds[shard + 1] - 1:
-                _solve_group(group, lanes, stride, least, mean, first, vertex + 1 - first)
-                first = vertex + 1
+            update_vertex(sums, stride, solution, step, tau, mean, precision, vertex)
 
 
 @njit(parallel=True, **OPTIONS)
@@ -170,7 +135,7 @@ def fold_in_users(posterior, table, likes, starts, draws, bounds, tau, iteration
                 load_own_vertex(own, user, posterior)
                 add_edges(rows, own, sums, columns, table, (likes, (starts, negatives)), user, factors)
                 natural_parameters(sums, own[factors], solution, factors, tau)
-                update_vertex(sums, stride, solution, step, mean, precision, user)
+                update_vertex(sums, stride, solution, step, tau, mean, precision, user)
 
 
 @njit(parallel=True, **OPTIONS)

@@ -137,4 +137,4 @@ def _update_item_factors(items, total, bounds, tau, step):
                     matrix[row * stride + column] = parameters[row * (row + 1) // 2 + column]
                 matrix[row * stride + row] += tau
                 z[row] = parameters[last + factors + 1 + row] - bias_mean[item] * parameters[last + row]
-            update_vertex(matrix, stride, z, step, mean, precision, item)
+            update_vertex(matrix, stride, z, step, tau, mean, precision, item)

@@ -107,8 +107,8 @@ def fitted(checkerboard):
 def test_the_scores_and_like_of_a_block_fold_it_in_once(name, fitted, checkerboard, tmp_path, monkeypatch):
     fitted(name).save(tmp_path)
     asked, folds = load_model(name, tmp_path), []
-    fold_in = type(asked).fold_in
-    monkeypatch.setattr(type(asked), "fold_in", lambda model, block: folds.append(block) or fold_in(model, block))
+    fold_in = type(asked)._fold_in
+    monkeypatch.setattr(type(asked), "_fold_in", lambda model, block: folds.append(block) or fold_in(model, block))
     all_scores(asked, checkerboard[:3])
     asked.like(checkerboard[:3])
     assert len(folds) == 1

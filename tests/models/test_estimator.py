@@ -128,3 +128,8 @@ def test_popularity_reads_few_files():
     files = done.stdout.split()
     assert "oneclass.models.popularity" in files and len(files) <= 10, files
     assert len(Path(base.__file__).read_text().splitlines()) <= 300
+
+
+def test_algorithm_1_and_its_equations_are_a_short_file():
+    file = Path(base.__file__).parent / "random_graph" / "model.py"
+    assert len(file.read_text().splitlines()) <= 250

@@ -118,9 +118,6 @@ def test_the_product_of_rows_and_a_matrix_is_added(width):
     assert_allclose(target.reshape(ROWS, width), expected, rtol=1e-4, atol=1e-4)
 
 
-EIGHT, SIXTEEN = (0,) * 8, (0,) * 16
-
-
 @njit
 def row_sums(out, table, places, at, factor):
     zero = broadcast(np.float32(0))
@@ -139,18 +136,3 @@ def test_rows_and_their_squares_are_weighted_and_summed():
     rows = np.stack([table[place + 5 : place + 5 + F32_WIDTH] for place in places[1:9]]).astype(float)
     assert_allclose(out[:8], rows @ factor, **CLOSE)
     assert_allclose(out[8:], rows @ factor + rows**2 @ factor, **CLOSE)
-
-
-@njit
-def transpose_rows(target, source, rows, number, stride):
-    tile = simd_tiles.load_tile(rows, broadcast(number), source, 3, stride)
-    store_tile(target, 0, len(rows), simd_tiles.transpose_tile(tile))
-
-
-@pytest.mark.parametrize(("dtype", "rows"), [(np.float32, SIXTEEN), (np.float64, EIGHT)])
-def test_a_square_tile_is_transposed(dtype, rows):
-    count = len(rows)
-    source, target = draw_numbers(23 * count, dtype), np.zeros((count, count), dtype)
-    transpose_rows(target, source, rows, dtype(0), 21)
-    places = 3 + 21 * np.arange(count)[:, None] + np.arange(count)
-    assert_array_equal(target, source[places].T)

@@ -2,19 +2,16 @@
 
 import numpy as np
 import pytest
-from numba import njit
 
 from oneclass.models.numerics.cholesky import (
-    SLACK,
     factorize,
     invert_last_columns,
     solve,
     solve_factorized,
-    solve_in_lanes,
     solve_in_rows,
     solve_with_pivot_floor,
 )
-from oneclass.models.numerics.simd import F32_WIDTH, F64_WIDTH, aligned_zeros, broadcast, pad_width
+from oneclass.models.numerics.simd import F32_WIDTH, F64_WIDTH, aligned_zeros, pad_width
 from oneclass.models.numerics.spd_inverse import invert_lower
 
 
@@ -82,7 +79,7 @@ def test_a_system_in_rows_is_solved_from_its_lower_triangle(size):
     whole, right = random_system(size)
     stride = int(pad_width(size + 2))
     vector = right.astype(np.float32)
-    solve_in_rows(laid_out(np.where(np.tri(size, dtype=bool), whole, 9.0), stride), stride, size, vector)
+    solve_in_rows(laid_out(np.where(np.tri(size, dtype=bool), whole, 9.0), stride), stride, size, vector, np.float32(0))
     np.testing.assert_allclose(vector, np.linalg.solve(whole, right), atol=3e-5)
 
 
@@ -124,33 +121,7 @@ def test_a_pivot_below_the_least_eigenvalue_is_lifted_to_it():
     np.testing.assert_allclose(solution[:2], [1.0, 2.0])
 
 
-@njit
-def solve_side_by_side(systems, n, least):
-    solve_in_lanes(systems, n, broadcast(least), least)
-
-
-@pytest.mark.parametrize(
-    ("dtype", "width", "tolerance"), [(np.float32, F32_WIDTH, 3e-5), (np.float64, F64_WIDTH, 1e-9)]
-)
-@pytest.mark.parametrize("size", [1, 7, 21])
-def test_systems_are_solved_side_by_side(size, dtype, width, tolerance):
-    wholes, rights = zip(*(random_system(size, ridge=1 + lane) for lane in range(width)))
-    rows = [np.vstack([np.tril(whole), right]) for whole, right in zip(wholes, rights)]
-    systems = np.zeros((size + 1 + SLACK, size + 1, width), dtype)
-    systems[: size + 1, :size] = np.stack(rows, axis=2)
-    flat = systems.reshape(-1)
-    solve_side_by_side(flat, size, dtype(1e-6))
-    found = flat.reshape(systems.shape)[size, :size].T
-    expected = [np.linalg.solve(whole, right) for whole, right in zip(wholes, rights)]
-    np.testing.assert_allclose(found, expected, atol=tolerance)
-
-
-def test_a_pivot_of_one_lane_below_the_least_is_lifted_there_alone():
-    systems = np.zeros((3 + SLACK, 3, F64_WIDTH))
-    systems[0, 0], systems[1, 0], systems[1, 1], systems[2, 0], systems[2, 1] = 4, 2, 3, 8, 6
-    systems[1, 1, 5] = 1 - 1e-12  # whose second pivot is -1e-12
-    flat = systems.reshape(-1)
-    solve_side_by_side(flat, 2, 0.5)
-    expected = np.full((F64_WIDTH, 2), [1.5, 1.0])
-    expected[5] = [0.0, 4.0]
-    np.testing.assert_allclose(flat.reshape(systems.shape)[2, :2].T, expected, atol=1e-9)
+def test_a_pivot_of_float32_below_the_least_eigenvalue_is_lifted_to_it():
+    matrix, vector = laid_out(np.array([[1.0 - 1e-12, 0.0], [2.0, 4.0]]), 16), np.array([5.0, 8.0], dtype=np.float32)
+    solve_in_rows(matrix, 16, 2, vector, np.float32(0.5))  # the pivot of the first row is 0 in float32
+    np.testing.assert_allclose(vector, [2.0, 1.0], rtol=1e-6)
