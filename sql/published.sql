@@ -10,31 +10,6 @@ from evaluation.comparisons
 where run_id = $run_id
 order by all
 
--- name: fits
--- One row per model and protocol fitted in a run (or in the run whose evaluation is published), with its score that ranks
--- best by the protocol's main metric, of a fold by that of all folds (null where the protocol has no metrics).
-with main(protocol, metric, place) as (
-    select unnest($protocols::varchar[]), unnest($metrics::varchar[]), unnest($places::integer[])
-), best as (
-    select
-        protocol,
-        model,
-        arg_max(score, value order by score) as score
-    from evaluation.metrics
-    join main using (protocol, metric)
-    where place = 0 and run_id = $evaluated
-    group by protocol, model
-)
-select distinct
-    fits.model,
-    fits.protocol,
-    digest,
-    score
-from operations.model_fits as fits
-left join best on (best.protocol, best.model) = (split_part(fits.protocol, '_fold_', 1), fits.model)
-where run_id in ($run_id, $evaluated)
-order by model, protocol
-
 -- name: lists
 -- One row per list for everybody, category, window and rank, best first.
 from published.lists

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import polars as pl
@@ -11,7 +10,6 @@ from oneclass import sql
 from oneclass.tasks import datasets, leaderboard
 from oneclass.tasks.attributes import Attributes
 from oneclass.tasks.ingest.attributes import read_titles
-from oneclass.tasks.protocols import main_metric_parameters
 from oneclass.tasks.publish.plan import PublicationPlan
 from oneclass.tasks.recommend.like_calibration import UNCALIBRATED
 from oneclass.tasks.rules.lists import ListSelections
@@ -23,7 +21,6 @@ PUBLISHED_TABLES = (
     "published/placements",
     "published/metrics",
     "published/comparisons",
-    "published/fits",
     "published/lists",
     "published/users",
     "published/items",
@@ -41,11 +38,11 @@ def write_publication(
     selections: ListSelections,
 ) -> None:
     """Write all files of a publication but its manifest to its folder, from the tables of the schema `published`."""
-    run_ids = {"run_id": folder.name, "evaluated": plan.evaluated or folder.name}
+    evaluated = plan.evaluated or folder.name
     metrics = f"create or replace temp table evaluation_of_run as {sql.statement('report/metrics')}"
-    connection.execute(metrics, {"run_id": run_ids["evaluated"]})
+    connection.execute(metrics, {"run_id": evaluated})
     explores = _has_rows(connection, "published.exploration")
-    publications.write_tables(home, folder, _iterate_tables(connection, run_ids, explores=explores))
+    publications.write_tables(home, folder, _iterate_tables(connection, evaluated, explores=explores))
     copied = {published_model.LISTS_FILE: "published.lists"}
     copied |= dict.fromkeys(("evaluation.parquet", "evaluation.csv"), "evaluation_of_run")
     copied |= {"exploration.parquet": "published.exploration"} if explores else {}
@@ -97,11 +94,14 @@ def _has_rows(connection: duckdb.DuckDBPyConnection, table: str) -> bool:
 
 
 def _iterate_tables(
-    connection: duckdb.DuckDBPyConnection, run_ids: dict[str, str], *, explores: bool
+    connection: duckdb.DuckDBPyConnection, run_id: str, *, explores: bool
 ) -> Iterator[tuple[str, duckdb.DuckDBPyRelation]]:
-    """Yield the tables of `published.duckdb` lazily: each query runs after the previous table is written."""
-    values: dict[str, dict[str, Any]] = {"published/comparisons": {"run_id": run_ids["evaluated"]}}
-    values["published/fits"] = run_ids | main_metric_parameters()
+    """Yield the tables of `published.duckdb` lazily: each query runs after the previous table is written.
+
+    Args:
+        run_id: the run whose evaluation is published.
+    """
+    values = {"published/comparisons": {"run_id": run_id}}
     for name in [*PUBLISHED_TABLES, *(["published/exploration"] if explores else [])]:
         connection.complete()
         yield name.partition("/")[2], connection.sql(sql.statement(name), params=values.get(name))

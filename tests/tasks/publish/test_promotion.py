@@ -403,7 +403,6 @@ def test_a_model_of_the_latest_run_is_published_by_hand(home, digests):
     assert home.published.resolve().name == "by-hand"
     with publications.open_published_tables(home) as connection:
         assert connection.execute("select count(*) > 0 from metrics").fetchone() == (True,)
-        assert ("popularity", ALL_EDGES) in connection.execute("select model, protocol from fits").fetchall()
     assert promotion.load_champion(home).name == "popularity/score"
     with pytest.raises(InputError, match="--model slim: run first did not fit it"):
         manual.promote_model(home, "again", "slim")
