@@ -29,7 +29,6 @@ from oneclass.models.negatives.sampling import build_alias_table, degree_histogr
 from oneclass.models.numerics.adjacency import copy_pattern
 from oneclass.models.numerics.partition import partition_shards
 from oneclass.models.numerics.random_numbers import purpose
-from oneclass.models.random_graph.blocks import BlockConfig, estimate_blocks, start_distributed_fit
 from oneclass.models.random_graph.inference import (
     T_EPSILON,
     ExplicitNegativeSampler,
@@ -84,6 +83,8 @@ class RandomGraph(LikeModel[RandomGraphSettings]):
     def estimate_cost(cls, settings: RandomGraphSettings, log: LogSize) -> FitCost:
         """Estimate the cost of a fit."""
         if settings.blocks > 1:
+            from oneclass.models.random_graph.blocks import estimate_blocks
+
             return estimate_blocks(settings, log, SECONDS_PER_EDGE)
         return FitCost.of_factors(log, settings.factors, SECONDS_PER_EDGE)
 
@@ -109,6 +110,8 @@ class RandomGraph(LikeModel[RandomGraphSettings]):
         if self.params.blocks == 1:
             yield partial(self._run_iteration, q, self._sampler(interactions, options.explicit_negatives, seed))
             return
+        from oneclass.models.random_graph.blocks import BlockConfig, start_distributed_fit  # few fits are by blocks
+
         config = BlockConfig(self.params, seed)
         with start_distributed_fit(config, q, self.histogram, interactions, options) as blocks:
             self.posterior = blocks
@@ -185,15 +188,6 @@ class RandomGraph(LikeModel[RandomGraphSettings]):
 
     def _popularity(self) -> np.ndarray:
         return self.histogram
-
-    def sampler(self, interactions: csr_matrix, explicit_negatives: csr_matrix | None = None) -> GraphSampler:
-        """Build the sampler of hidden graphs; sets `gamma` and `histogram`.
-
-        Args:
-            explicit_negatives: as in `FitOptions`; used only with the setting `explicit_negatives`.
-        """
-        self._set_histogram()
-        return self._sampler(interactions, explicit_negatives, self.seed)
 
     def _sampler(self, interactions: csr_matrix, explicit_negatives: csr_matrix | None, seed: int) -> GraphSampler:
         units = np.arange(interactions.shape[0], dtype=np.uint64)

@@ -7,7 +7,9 @@ from scipy.sparse import csr_matrix
 
 from oneclass.models.degrees.distributions import FAMILIES, power_law_with_mean
 from oneclass.models.generator.hidden_graph import draw_graph
-from oneclass.models.random_graph.model import RandomGraph, RandomGraphSettings
+from oneclass.models.negatives.sampling import degree_histogram, histogram_power
+from oneclass.models.numerics.adjacency import copy_pattern
+from oneclass.models.random_graph.inference import GraphSampler
 from oneclass.tasks.diagnose import diagnose, rewrite_diagnostics, store_hidden_graph_ratios
 from oneclass.tasks.stores import warehouse
 from tests.conftest import query_rows, write_tables
@@ -72,9 +74,9 @@ def test_the_hidden_graphs_are_those_of_the_model(home, graph):
     diagnose(home, "run", 7)
     users, items = zip(*graph, strict=True)
     edges = csr_matrix((np.ones(len(graph)), (users, items)), shape=(400, 150))
-    model = RandomGraph(RandomGraphSettings(r=0.5), seed=7)
-    model.item_degrees = np.bincount(items, minlength=150)
-    _, negatives = model.sampler(edges).negatives(0)
+    degrees = np.bincount(items, minlength=150)
+    weights = degree_histogram(degrees, histogram_power(0.5, degrees.max()))
+    _, negatives = GraphSampler(copy_pattern(edges), weights, 7, np.arange(400, dtype=np.uint64)).negatives(0)
     query = "select negatives from diagnostics.hidden_graph_ratios where r = 0.5 order by item_index"
     assert [count for (count,) in query_rows(home, query)] == np.bincount(negatives, minlength=150).tolist()
 
