@@ -109,7 +109,7 @@ def main(name: str, arguments: Sequence[str]) -> int:
 def run_app(app: App, arguments: Sequence[str]) -> int:
     """Run the command that the arguments name and return its exit status."""
     try:
-        parsed = app(arguments)
+        parsed = app(join_hyphens(arguments))
     except CycloptsError as error:
         print_text(f"{error} See {app.name[0]} --help.", sys.stderr)
         return 2
@@ -134,6 +134,17 @@ def run_app(app: App, arguments: Sequence[str]) -> int:
     return 0
 
 
+def join_hyphens(arguments: Sequence[str]) -> list[str]:
+    """Join a lone hyphen to the flag before it, as in --time=-, because Cyclopts takes it for another flag."""
+    joined: list[str] = []
+    for word in arguments:
+        if word == "-" and joined and joined[-1].startswith("--"):
+            joined[-1] += "=-"
+        else:
+            joined.append(word)
+    return joined
+
+
 def _run_with_prefect(command: types.ModuleType, name: str, given: Any, debug: bool) -> str:
     """Run a command that loads Prefect, on a server of its own if it runs flows and no other is configured."""
     from oneclass.flows import run_hooks
@@ -141,6 +152,8 @@ def _run_with_prefect(command: types.ModuleType, name: str, given: Any, debug: b
     run = None
     if name in RUNNING_FLOWS:
         run = getattr(command, "prepare", run_hooks.prepare_run)(given)
+        if isinstance(run, str):  # there is nothing to run
+            return run
         prefect_server.start_server()
     import prefect.main as _
     from rich.console import Console

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from oneclass.flows.commands import run_as_program
-from oneclass.flows.parameters import NightlyRetrainParameters, find_default
+from oneclass.flows.parameters import NightlyRetrainParameters, TrainParameters, find_default
 
 WORK_POOL = "oneclass"
 
 
 @dataclass(frozen=True, kw_only=True)
-class DeployParameters(NightlyRetrainParameters):
+class DeployParameters(TrainParameters):
     """Parameters of `flows.deploy`: those of each night, and its schedule.
 
     Attributes:
@@ -24,6 +24,7 @@ class DeployParameters(NightlyRetrainParameters):
         test_notifications: send a message to each target of notify, and deploy nothing
     """
 
+    dataset: str = NightlyRetrainParameters.dataset
     cron: str = "0 3 * * *"
     timezone: str = "UTC"
     test_notifications: bool = False
@@ -76,7 +77,7 @@ def build_parameters(given: DeployParameters) -> dict[str, Any]:
     """Return the parameters of each night, with absolute paths."""
     from oneclass.tasks.stores import home
 
-    parameters = {one.name: getattr(given, one.name) for one in fields(NightlyRetrainParameters)}
+    parameters = {one.name: getattr(given, one.name) for one in fields(TrainParameters)}
     defaults = {one.name: find_default(one) for one in fields(given)}
     parameters = {name: value for name, value in parameters.items() if value != defaults[name]}
     parameters |= {"dataset": given.dataset, "home": str(home.resolve_root(given.home).resolve())}

@@ -1,42 +1,21 @@
 """Show how logs would be read, before any run."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Annotated, Any
-
-from cyclopts import Parameter, Token
+from dataclasses import dataclass
 
 from oneclass.flows.commands import run_as_program
-from oneclass.flows.parameters import DatasetParameters
-
-
-def _parse_columns(kind: Any, tokens: Sequence[Token]) -> dict[str, list[str]]:
-    columns: dict[str, list[str]] = {}
-    for token in tokens:
-        role, equals, name = token.value.partition("=")
-        if not equals:
-            raise ValueError(f"{token.value}: write it as role=column, such as user=buyer.")
-        columns.setdefault(role, []).append(name)
-    return columns
+from oneclass.flows.parameters import ColumnParameters
 
 
 @dataclass(frozen=True, kw_only=True)
-class InspectParameters(DatasetParameters):
+class InspectParameters(ColumnParameters):
     """Parameters of `flows.inspect`.
 
     Attributes:
         dataset: a data set whose file says how to read the logs; by default one without a file
-        source: raw log files or folders; by default those in HOME/NAME/landing
-        columns: columns of the logs, as [columns] names them, such as user=buyer item=sku value=- time=day time=clock;
-            by number where a file has no header
         write: write the file of the data set of this name, HOME/datasets/NAME.toml, with these columns
     """
 
     dataset: str = "mine"
-    source: list[str] = field(default_factory=list[str])
-    columns: Annotated[dict[str, list[str]], Parameter(accepts_keys=False, n_tokens=-1, converter=_parse_columns)] = (
-        field(default_factory=dict[str, list[str]])
-    )
     write: str | None = None
 
 

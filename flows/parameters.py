@@ -97,16 +97,49 @@ class RunParameters(DatasetParameters):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LogParameters(DatasetParameters):
-    """Parameters of flows that read logs by name.
+class SourceParameters(DatasetParameters):
+    """Parameters of commands that read logs by name.
 
     Attributes:
         source: raw log files or folders; by default those in HOME/NAME/landing
-        split_files: adjacency lists that come as a split, TRAIN and TEST; evaluated by the protocol `given`
     """
 
     source: list[str] = field(default_factory=list[str])
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogParameters(SourceParameters):
+    """Parameters of flows that read logs by name.
+
+    Attributes:
+        split_files: adjacency lists that come as a split, TRAIN and TEST; evaluated by the protocol `given`
+    """
+
     split_files: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColumnParameters(SourceParameters):
+    """Parameters of commands that take the columns of logs.
+
+    Attributes:
+        user: the logs' column of users, as [columns] names it; by number where a file has no header
+        item: the logs' column of items
+        value: the logs' column of values; - for none
+        time: the logs' column of times, or those of the date and of the time of day; - for none
+        event: the logs' column with the kind of event, with [events]; - to count all kinds alike
+    """
+
+    user: str | None = None
+    item: str | None = None
+    value: str | None = None
+    time: list[str] = field(default_factory=list[str])
+    event: str | None = None
+
+    @property
+    def columns(self) -> dict[str, str | list[str]]:
+        """The columns that are named, by their roles."""
+        return {role: name for role in ("user", "item", "value", "time", "event") if (name := getattr(self, role))}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,24 +152,35 @@ class TrainParameters(RunParameters):
         protocols: the protocols to evaluate by: by default strong_generalization, leave_one_out and, of logs with times
             whose users return, next_events, and of data sets with attributes of items, cold_items; given with
             --split-files
-        dask: fit and judge on a Dask cluster: of this many processes of this machine, which end with the run, or of
-            the scheduler at tls://HOST:PORT, or tcp://HOST:PORT on this machine
     """
 
     models: Names = field(default_factory=list[str])
     protocols: Names = field(default_factory=list[str])
-    dask: int | str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
-class NightlyRetrainParameters(TrainParameters):
+class ClusterParameters(TrainParameters):
+    """Parameters of runs that may use several processes or machines.
+
+    Attributes:
+        workers: fit and judge on a Dask cluster of this many processes of this machine, which ends with the run
+        dask: fit and judge on the Dask cluster of the scheduler there, tls://HOST:PORT, or tcp://HOST:PORT on this
+            machine
+    """
+
+    workers: int | None = None
+    dask: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class NightlyRetrainParameters(ClusterParameters):
     """Parameters of the flow `nightly-retrain`."""
 
     dataset: str = "demo"
 
 
 @dataclass(frozen=True, kw_only=True)
-class BackfillParameters(LogParameters, TrainParameters):
+class BackfillParameters(LogParameters, ColumnParameters, ClusterParameters):
     """Parameters of the flow `backfill`.
 
     Attributes:
@@ -148,6 +192,20 @@ class BackfillParameters(LogParameters, TrainParameters):
     since: date | None = None
     until: date | None = None
     replace: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplayParameters(BackfillParameters):
+    """Parameters of the command `flows.backfill`: one run, or one per night of a period.
+
+    Attributes:
+        every: replay history night by night, from the night of --since to that of --until, at this step, such as 1d or
+            2w: each on all events up to the end of its day. Completed nights are skipped
+        dry_run: with --every: list the nights done and missing, and run none
+    """
+
+    every: str | None = None
+    dry_run: bool = False
 
 
 def describe_parameters(kind: type[DatasetParameters]) -> dict[str, str]:

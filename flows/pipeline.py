@@ -121,7 +121,7 @@ def run_pipeline(run: RunSettings, flow_name: str) -> Published:
             scan_logs(run.split_files or run.sources, run.dataset)
             check_home(run)
         stack.enter_context(run_context(run, run_id, flow_name))
-        executor = stack.enter_context(cluster.open_executor(run.dask, run.home))
+        executor = stack.enter_context(cluster.open_executor(run.cluster, run.home))
         splits = build_splits(run, run_id)
         logs = capacity.measure_logs(run.home, splits.digests.values())
         run = fit_to_machine(drop_optional_models(run, splits), run_id, logs, executor)

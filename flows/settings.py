@@ -86,7 +86,7 @@ class RunSettings:
     since: date | None = None
     until: date | None = None
     replace: bool = False
-    dask: int | str | None = None
+    cluster: int | str | None = None
     rebuild: bool = False
     substitutes: dict[str, ModelSettings] = field(default_factory=dict)
 
@@ -133,7 +133,7 @@ def resolve_settings(given: BackfillParameters) -> RunSettings:
     """
     root = home.resolve_root(given.home)
     has_logs = bool(given.source or given.split_files)
-    declared = datasets.load_dataset(given.dataset, root, with_logs=has_logs)
+    declared = datasets.load_dataset(given.dataset, root, with_logs=has_logs, columns=given.columns)
     defaults = {
         "ingest": declared.ingest,
         "binarize": declared.binarize_settings,
@@ -169,6 +169,8 @@ def resolve_settings(given: BackfillParameters) -> RunSettings:
         raise InputError(f"--seed {given.seed}: must lie between 0 and 2^63 - 1.")
     if given.since and given.until and given.since > given.until:
         raise InputError(f"--since {given.since}: is after --until {given.until}.")
+    if given.workers is not None and given.dask is not None:
+        raise InputError("--workers, --dask: give one of them, the number of processes or the address of a scheduler.")
     return RunSettings(
         home=Home(root, declared.name, resolve_limits(given.threads, given.memory), settings["files"]),
         dataset=declared,
@@ -181,7 +183,7 @@ def resolve_settings(given: BackfillParameters) -> RunSettings:
         given={name: list(overrides[name]) for name in of_models if name in overrides},
         substitutes={name: settings[name] for name in substitutes},
         **{name: settings[name] for name in STAGE_SETTINGS},
-        dask=given.dask,
+        cluster=given.workers if given.dask is None else given.dask,
         seed=given.seed,
         since=given.since,
         until=given.until,

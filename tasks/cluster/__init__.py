@@ -125,6 +125,6 @@ def open_executor(cluster: int | str | None, home: Home) -> Generator[Executor]:
         from oneclass.tasks.cluster import dask
     except ModuleNotFoundError as error:
         install = "python -m pip install -c constraints.txt -e '.[dask]'"
-        raise InputError(f"--dask {cluster}: needs Dask, which is not installed: {install}") from error
+        raise InputError(f"--workers, --dask: need Dask, which is not installed: {install}") from error
     with dask.open_cluster(cluster, home) as executor:
         yield executor

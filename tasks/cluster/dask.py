@@ -119,6 +119,7 @@ def open_cluster(cluster: int | str, home: Home) -> Generator[DaskExecutor]:
     logging.getLogger("distributed").setLevel(logging.ERROR)
     home.spill.mkdir(parents=True, exist_ok=True)
     home, scheduler, threads = home.absolute(), cluster, 0
+    option = f"--dask {cluster}" if isinstance(cluster, str) else f"--workers {cluster}"
     with contextlib.ExitStack() as stack:
         if isinstance(cluster, str):
             _require_encryption(cluster)
@@ -126,12 +127,12 @@ def open_cluster(cluster: int | str, home: Home) -> Generator[DaskExecutor]:
             threads = max(1, home.limits.threads // cluster)
             scheduler = stack.enter_context(_start_workers(home, cluster, threads))
         else:
-            raise InputError(f"--dask {cluster}: start at least one worker, or give the address of a scheduler.")
+            raise InputError(f"{option}: start at least one worker.")
         try:
             client = stack.enter_context(distributed.Client(scheduler, timeout=CONNECT_SECONDS))
         except (OSError, ValueError, TypeError, TimeoutError) as error:
-            raise InputError(f"--dask {cluster}: no scheduler answers there ({error}).") from error
-        cores, memory = _check_workers(client, f"--dask {cluster}", home)
+            raise InputError(f"{option}: no scheduler answers there ({error}).") from error
+        cores, memory = _check_workers(client, option, home)
         home = replace(home, limits=replace(home.limits, threads=threads or cores))
         client.forward_logging("oneclass", logging.INFO)
         declared = "" if memory is None else f", up to {resources.format_size(memory)} each"

@@ -27,7 +27,7 @@ class Titles(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     file: str = ""
-    """In the folder of the data set's file unless the path is absolute, which a run's `publish.titles` replaces."""
+    """In the folder of the data set's file unless the path is absolute; `--titles` names another."""
     item: str = ""
     """The column of item ids; by default one of the usual names."""
     title: str = ""
@@ -218,7 +218,7 @@ def load_dataset(
     if name not in known:
         close = difflib.get_close_matches(name, known, n=1)
         if (with_logs and (is_declared or not close)) or names.is_data_set(root / name):
-            return _validate(Path("--columns"), {"name": name, "columns": columns or {}})
+            return _validate(Path("--user, --item"), {"name": name, "columns": columns or {}})
         hint = f" Did you mean {close[0]}?" if close else ""
         if not close and not with_logs:
             hint = " Name its logs (--source) to take them as they are."

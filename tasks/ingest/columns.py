@@ -47,13 +47,13 @@ class UnknownColumns(InputError):
     def __init__(
         self, sample: Sample, question: str, known: Mapping[str, int], asked: Sequence[str], kinds: Sequence[str] = ()
     ) -> None:
-        names = " ".join(f"{role}=COLUMN" for role in asked) if sample.has_header else "user=N item=N"
+        names = " ".join(f"--{role} COLUMN" for role in asked) if sample.has_header else "--user N --item N"
         found = ", ".join(f"{sample.names[at - 1].strip()} ({role})" for role, at in known.items())
         super().__init__(
             f"{sample.source}: {len(sample.rows):,} lines, {len(sample.names)} columns, {sample.form}. "
             f"{f'Known: {found}. ' if found else ''}{question} Name each on the command line, or under [columns] in "
             f"the data set's file:\n\n{_describe_columns(sample)}\n\n"
-            f"  python -m flows.inspect --source {sample.source.partition(', line')[0]} --columns {names}"
+            f"  python -m flows.inspect --source {sample.source.partition(', line')[0]} {names}"
         )
         self.kinds = tuple(kinds)
 
@@ -135,7 +135,7 @@ def _ask_for_weights(sample: Sample, positions: Mapping[str, int]) -> None:
         raise UnknownColumns(
             sample,
             f"The column {name} has kinds of events: {shown}. What does an event of each kind add? State it under "
-            "[events] in the data set's file, such as purchase = 3; or count all alike with --columns event=-.",
+            "[events] in the data set's file, such as purchase = 3; or count all alike with --event -.",
             positions,
             ["event"],
             list(kinds),
@@ -151,7 +151,7 @@ def _ask_for_unread(sample: Sample, positions: Mapping[str, int], role: str) -> 
         if at in positions.values() or (role == "value" and (is_id or len(set(cells)) < 2)):
             continue
         if times.are_times(cells) if role == "time" else all(map(times.NUMBER.fullmatch, cells)):
-            question = f"Is {name.strip()}, or another column, {WHAT[role]}? If {without}, say --columns {role}=-."
+            question = f"Is {name.strip()}, or another column, {WHAT[role]}? If {without}, say --{role} -."
             raise UnknownColumns(sample, question, positions, [role])
 
 

@@ -101,7 +101,7 @@ def scan_logs(
         unnamed = [log for log in result if log.layout and log.layout.is_by_form]
         why = (
             f"has no header, and {named} of the same data set names its columns: a part may have lost them. Add the "
-            "header, or state the columns by number, such as --columns user=1 item=2."
+            "header, or state the columns by number, such as --user 1 --item 2."
         )
         refused += [FileRefused(log.location, f"{log.path}, line 1: {why}") for log in unnamed]
         result = [log for log in result if log not in unnamed]

@@ -67,7 +67,7 @@ def detect_time_formats(label: str, times: Sequence[str], dataset: Dataset) -> t
                 f"{label}: its times are numbers from {min(numbers):g} to {max(numbers):g}, which may be years, days "
                 "of Excel, ticks since another year than 1970, or steps. State it in the data set's file:\n\n"
                 f'time_format = "s"    # or {", ".join(TIME_UNITS)}, or a format of strptime, such as "%Y"\n\n'
-                "convert them by a query, or leave them out: --columns time=-"
+                "convert them by a query, or leave them out: --time -"
             )
         return ()
     if not filled or sum(ISO.fullmatch(time) is not None for time in filled) >= MIN_MATCH * len(filled):

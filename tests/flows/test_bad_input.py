@@ -103,7 +103,9 @@ def test_a_log_that_cannot_be_read_is_reported_before_anything_is_loaded(tmp_pat
 
 
 def test_a_wrong_argument_is_reported_before_prefect_is_loaded(tmp_path, ratings):
+    """Also those of a command whose logs are read; a dry run loads no Prefect either."""
     base = ["--home", str(tmp_path), "--source", str(ratings), "--dataset"]
+    nights = ["--since", "2026-01-01", "--until", "2026-01-02", "--every", "1d"]
     ended = run_early(
         ["backfill", *base, "ml-1n"],
         ["backfill", *base, "mine", "--set", "binarize.tresh=1"],
@@ -111,8 +113,11 @@ def test_a_wrong_argument_is_reported_before_prefect_is_loaded(tmp_path, ratings
         ["backfill", *base, "mine", "--models", "slimmer"],
         ["nightly_retrain", "--home", str(tmp_path), "--dataset", "mine", "--models", "slimmer"],
         ["tune", *base, "mine", "--model", "wmf", "--trials", "0"],
+        ["backfill", *base, "mine", *nights, "--dry-run"],
     )
-    assert ended.stdout.splitlines() == ["2", *["2 numba"] * 5]
+    said = ended.stdout.splitlines()
+    assert said[:6] == ["2", *["2 numba"] * 5] and said[-1] == "0 numba"
+    assert "mine, every 1d: 2 nights, 0 done, 2 missing" in said
     for message in (
         "data set ml-1n: unknown",
         "binarize.tresh: unknown",

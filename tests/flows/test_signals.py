@@ -112,7 +112,7 @@ def kill_the_rest_of(group):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("more", [[], ["--dask", "2"]], ids=["alone", "with workers"])
+@pytest.mark.parametrize("more", [[], ["--workers", "2"]], ids=["alone", "with workers"])
 def test_a_run_signalled_with_its_whole_group_leaves_no_server_and_its_true_state(
     tmp_path, prefect_home, request, more
 ):

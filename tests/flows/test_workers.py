@@ -38,7 +38,7 @@ def test_two_workers_one_of_which_is_killed_give_the_tables_of_a_plain_run(first
     killed = []
     killer = threading.Thread(target=kill_one_after, args=(tmp_path / "ml-latest-small" / "models", killed))
     killer.start()
-    assert run_backfill(tmp_path, "--source", ratings, "--dask", 2) == 0
+    assert run_backfill(tmp_path, "--source", ratings, "--workers", 2) == 0
     killer.join()
     assert killed and read_contents(tmp_path) == read_contents(first[0])
     assert find_workers() == []

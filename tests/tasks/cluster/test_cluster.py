@@ -254,7 +254,7 @@ def test_a_cluster_that_speaks_tls_is_used_where_there_are_certificates(certific
 @pytest.mark.parametrize(
     ("address", "message"),
     [
-        (0, "--dask 0: start at least one worker"),
+        (0, "--workers 0: start at least one worker"),
         ("10.0.0.1:8786", "Write tls://HOST:PORT, or tcp://127.0.0.1:PORT"),
         ("tcp://10.0.0.1:8786", "port that is not encrypted"),
         ("tls://127.0.0.1:8786", "check your TLS configuration"),

@@ -15,7 +15,7 @@ from tests.tasks.ingest.conftest import write_file
 ROWS = [f"k{n % 7};a{n};1,5;{n % 28 + 1}.3.2024;in den Korb" for n in range(56)]
 SHOP = "\n".join(["Kdnr;Ware;Stück;Tag;Aktion", *ROWS, "k1;;1,5;1.3.2024;in den Korb", ""])
 KINDS = "user_id,item_id,event\n" + "".join(f"u{n % 5},i{n},{('view', 'buy')[n % 3 == 0]}\n" for n in range(30))
-NAMED = ["--columns", "user=Kdnr", "item=Ware", "value=Stück", "time=Tag", "event=Aktion"]
+NAMED = ["--user", "Kdnr", "--item", "Ware", "--value", "Stück", "--time", "Tag", "--event", "Aktion"]
 DECLARED = """
 title = "Küche"
 events = {"in den Korb" = 2}
@@ -43,7 +43,7 @@ def test_an_unknown_log_is_answered_with_its_columns_and_no_proposal(inspect, tm
     assert 'log.csv, line 1: 57 lines, 5 columns, delimiter ";". Which column is the user and which the item?' in shown
     rows = [line.split() for line in shown.splitlines()]
     assert ["Kdnr", "text", "0%", "7", "k0,", "k1,", "k2"] in rows and ["Ware", "text", "2%", "56"] == rows[5][:4]
-    assert "python -m flows.inspect --source /log.csv --columns user=COLUMN item=COLUMN" in shown
+    assert "python -m flows.inspect --source /log.csv --user COLUMN --item COLUMN" in shown
 
 
 def test_named_columns_show_events_and_losses_and_are_written_beside_what_a_file_declares(inspect, tmp_path):
@@ -82,16 +82,15 @@ def test_kinds_are_listed_and_their_weights_left_to_a_person(inspect, tmp_path):
     [
         ("user,item\n" + "".join(f"u{n},i{n}\n" for n in range(101)), [], "the first 100 records are read here."),
         ("user,item\n" + "".join(f"u{n},i{n}\n" for n in range(101)), [], "100 events of 100 users"),
-        ("1,2,x\n3,4,y\n", ["--columns", "user=1", "item=2"], "2 events of 2 users"),
-        ("u1\t5\ti1\n", [], "--columns user=N item=N"),
+        ("1,2,x\n3,4,y\n", ["--user", "1", "--item", "2"], "2 events of 2 users"),
+        ("u1\t5\ti1\n", [], "--user N --item N"),
         ("user,item,rating\n" + "a,x,good\n" * 9, [], "value is not a number"),
         ("user,item,value\na,x,1\na,y,-2\n", [], "if they are returns, set binarize.sum_values"),
         ("user,item,price\na,x,1\na,y,2\n", [], "Is price, or another column, the value of an event?"),
-        ("user,item,price\na,x,1\na,y,2\n", ["--columns", "value=-"], "2 events of 1 users and 2 items"),
-        ("user,item,Tag,Uhr\na,x,2024-03-01,9:30\n", ["--columns", "time=Tag", "time=Uhr"], "from 2024-03-01 09:30:00"),
+        ("user,item,price\na,x,1\na,y,2\n", ["--value", "-"], "2 events of 1 users and 2 items"),
+        ("user,item,Tag,Uhr\na,x,2024-03-01,9:30\n", ["--time", "Tag", "Uhr"], "from 2024-03-01 09:30:00"),
         ("user,customer,item\na,x,1\n", [], "Which column is the user?"),
-        ("user,item\na,x\n", ["--columns", "user=who"], "None is called who"),
-        ("user,item\na,x\n", ["--columns", "usr=who"], "unknown key columns.usr. Did you mean user?"),
+        ("user,item\na,x\n", ["--user", "who"], "None is called who"),
     ],
 )
 def test_what_is_said_and_asked(inspect, monkeypatch, text, arguments, part):
