@@ -223,6 +223,13 @@ def two_tastes(home: Home, users: int = 60, items: int = 20, likes: int = 12) ->
     log_into(home, [(user, item, 1) for user, item in sorted(pairs)])
 
 
+def flip_bit(file: Path, place: int | None = None) -> None:
+    """Flip a bit of the byte at a place of a file, or in its middle."""
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2 if place is None else place] ^= 1
+    file.write_bytes(data)
+
+
 def query_rows(home: Home, query: str, *values) -> list[tuple]:
     """Return the rows of a query on a home's warehouse."""
     with warehouse.open_warehouse(home, read_only=True) as connection:

@@ -3,12 +3,12 @@
 import json
 from datetime import datetime, timedelta
 from itertools import combinations
+from pathlib import Path
 
-import duckdb
 import numpy as np
 
 from oneclass.tasks.stores import warehouse
-from oneclass.tasks.stores.home import Home
+from oneclass.tasks.stores.home import Home, Limits
 
 RUN, BEFORE = "the-run", "the-run-before"
 BEGAN = datetime(2026, 11, 20, 3, 0)
@@ -30,14 +30,18 @@ WORSE = json.dumps(
 )
 
 
-def fill_tables(connection: duckdb.DuckDBPyConnection) -> None:
-    """Fill every table; the rows are the same every time."""
-    random = np.random.default_rng(5)
+def fill_home(folder: Path, *statements: str) -> Home:
+    """Return a home whose warehouse has every row, the same every time, and then these statements executed."""
+    home, random = Home(folder, "small", Limits(threads=1, memory=1 << 30)), np.random.default_rng(5)
     made = (_log_rows(random), _run_rows(), _evaluation_rows(random), _like_rows())
     published = _published_rows(made[0]["indexed.interactions"])
-    for table, rows in [pair for tables in (*made, published) for pair in tables.items()]:
-        for row in rows:
-            connection.execute(f"insert into {table} values ({', '.join('?' * len(row))})", row)
+    with warehouse.open_warehouse(home) as connection:
+        for table, rows in [pair for tables in (*made, published) for pair in tables.items()]:
+            for row in rows:
+                connection.execute(f"insert into {table} values ({', '.join('?' * len(row))})", row)
+        for statement in statements:
+            connection.execute(statement)
+    return home
 
 
 def _log_rows(random: np.random.Generator) -> dict[str, list[tuple]]:
@@ -194,9 +198,3 @@ def _published_rows(edges: list[tuple]) -> dict[str, list[tuple]]:
         ],
         "published.recommendations": recommended,
     }  # fmt: skip
-
-
-def query_rows(home: Home, query: str) -> list[tuple]:
-    """The rows of a query on a home's warehouse."""
-    with warehouse.open_warehouse(home, read_only=True) as connection:
-        return connection.execute(query).fetchall()

@@ -2,6 +2,7 @@
 from a publication, and the report on a made-up warehouse.
 """
 
+import hashlib
 import shutil
 
 import pytest
@@ -20,11 +21,10 @@ from oneclass.tasks.rules.settings import NO_RULES
 from oneclass.tasks.split import protocols
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import SplitPlan, split
-from oneclass.tasks.stores import warehouse
-from oneclass.tasks.stores.home import Home, Limits
+from oneclass.tasks.stores.home import Home
 from oneclass.tasks.train import FitPlan, submit_fits, train
 from tests.conftest import home_in, two_tastes
-from tests.report_rows import RUN, fill_tables
+from tests.report_rows import RUN, fill_home
 
 SETTINGS = {
     "popularity": {},
@@ -117,11 +117,14 @@ def copied(by_model, tmp_path):
 @pytest.fixture(scope="session")
 def reported(tmp_path_factory):
     """A home with the report on `tests.report_rows`; for tests that only read."""
-    home = Home(tmp_path_factory.mktemp("report"), "small", Limits(threads=1, memory=1 << 30))
-    with warehouse.open_warehouse(home) as connection:
-        fill_tables(connection)
+    home = fill_home(tmp_path_factory.mktemp("report"))
     report(home, RUN)
     return home
+
+
+def md5_number(text):
+    """Return DuckDB's md5_number: the digest as a little-endian number."""
+    return int.from_bytes(hashlib.md5(text.encode()).digest(), "little")
 
 
 def cut_next_events_at(patch, day):

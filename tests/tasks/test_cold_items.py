@@ -1,6 +1,5 @@
 """The protocol cold_items: its draw, the features of its items, and its metrics, against a recount in plain Python."""
 
-import hashlib
 import shutil
 from collections import Counter, defaultdict
 
@@ -20,8 +19,8 @@ from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import SplitPlan, split
 from oneclass.tasks.stores import fits, matrices
 from oneclass.tasks.tuning.validation import load_validation
-from tests.conftest import home_in, query_rows
-from tests.tasks.conftest import train_model
+from tests.conftest import home_in, load_entries, load_ids, query_rows
+from tests.tasks.conftest import md5_number, train_model
 
 USERS, ITEMS, SEED = 90, 60, 3
 
@@ -38,15 +37,14 @@ def draw_log():
     )
 
 
-def draw_number(text):
-    """DuckDB's md5_number is the digest's little-endian number."""
-    return int.from_bytes(hashlib.md5(text.encode()).digest(), "little") % 1000000007 / 1000000007 < 0.1
+def is_drawn(text):
+    return md5_number(text) % 1000000007 / 1000000007 < 0.1
 
 
 def expected_roles(pairs):
     roles = {}
     for user, item in pairs:
-        is_new, held_out = draw_number(f"{SEED}:cold_item:{item}"), draw_number(f"{SEED}:cold_edge:{user}:{item}")
+        is_new, held_out = is_drawn(f"{SEED}:cold_item:{item}"), is_drawn(f"{SEED}:cold_edge:{user}:{item}")
         roles[user, item] = "new" if is_new else "held_out" if held_out else "train"
     trained = {user for (user, _), role in roles.items() if role == "train"}
     return {pair: role if pair[0] in trained else "dropped" for pair, role in roles.items()}
@@ -77,24 +75,17 @@ def make_split(home, run_id="run", protocols=("cold_items",)):
     return split(home, run_id, SplitPlan(SplitSettings(), protocols, seed=SEED)).digests
 
 
-def list_ids(home, side):
-    return [name for (name,) in query_rows(home, f"select {side}_id from indexed.{side}s order by {side}_index")]
-
-
 def test_roles_and_matrices_are_those_of_the_hashes(home, shop):
     stored, expected = matrices.load_split(home, make_split(home)["cold_items"]), expected_roles(shop)
     assert {(user, item): role for user, item, role in query_rows(home, "from splits.cold_items")} == expected
     assert set(expected.values()) == {"train", "held_out", "new", "dropped"}
-    users, items = list_ids(home, "user"), list_ids(home, "item")
-    part = stored.parts["test"]
+    items, part = load_ids(home, "item"), stored.parts["test"]
     for matrix, of_rows, roles in (
         (stored.train, stored.users, {"train"}),
         (part.targets, part.users, {"held_out", "new"}),
     ):
-        found = {
-            (users[of_rows[row]], items[stored.items[column]]) for row, column in zip(*matrix.nonzero(), strict=True)
-        }
-        assert found == {pair for pair, role in expected.items() if role in roles}
+        found = load_entries(home, matrix, of_rows, stored.items)
+        assert found.keys() == {pair for pair, role in expected.items() if role in roles}
     assert {items[column] for column in part.new_items} == {
         item for (_, item), role in expected.items() if role == "new"
     }
@@ -103,7 +94,7 @@ def test_roles_and_matrices_are_those_of_the_hashes(home, shop):
 
 def test_features_are_of_the_columns_of_every_split(home, shop):
     digests = make_split(home, protocols=("cold_items", "strong_generalization", "leave_one_out"))
-    names = list_ids(home, "item")
+    names = load_ids(home, "item")
     assert len(digests) >= 4
     for digest in digests.values():
         stored = matrices.load_split(home, digest)
@@ -170,7 +161,7 @@ def test_without_attributes_the_protocol_says_what_to_write(home, log_events):
 
 
 def test_without_a_new_item_nothing_is_evaluated(home, tmp_path, caplog):
-    items = [f"i{item}" for item in range(ITEMS) if not draw_number(f"{SEED}:cold_item:i{item}")][:5]
+    items = [f"i{item}" for item in range(ITEMS) if not is_drawn(f"{SEED}:cold_item:i{item}")][:5]
     log, table = tmp_path / "log.csv", tmp_path / "items.csv"
     log.write_text("user_id,item_id\n" + "".join(f"{user},{item}\n" for user in range(20) for item in items))
     table.write_text("item_id,genre\n" + "".join(f"{item},g\n" for item in items))

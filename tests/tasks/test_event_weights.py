@@ -19,7 +19,8 @@ from oneclass.tasks.binarize.weights import LikeSelection
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import SplitPlan, split
-from oneclass.tasks.stores import matrices, warehouse
+from oneclass.tasks.stores import matrices
+from tests.conftest import load_entries, query_rows
 from tests.tasks.conftest import cut_next_events_at
 
 KINDS = {"purchase": 5.0, "cart": 2.5, "view": 0.1, "return": -5.0, "search": 0.0}
@@ -43,10 +44,7 @@ ORDERS = [  # user, item, value, time, kind
 
 
 def load_edges(home, columns="user_id, item_id, event_count, weight, first_at, last_at, first_line"):
-    with warehouse.open_warehouse(home, read_only=True) as connection:
-        return connection.execute(
-            f"select {columns} from curated.interactions order by user_index, item_index"
-        ).fetchall()
+    return query_rows(home, f"select {columns} from curated.interactions order by user_index, item_index")
 
 
 def added_up(events, settings, until=datetime.max):
@@ -170,22 +168,17 @@ def test_what_is_known_before_the_cut_of_next_events_holds_no_later_event(home, 
     cut_next_events_at(monkeypatch, date(2026, 3, 11))
     plan = SplitPlan(SplitSettings(), ["next_events"], seed=1, likes=LikeSelection(likes))
     stored = matrices.load_split(home, split(home, "run", plan).digests["next_events"])
-    with warehouse.open_warehouse(home, read_only=True) as connection:
-        roles = connection.execute("select user_id, item_id, role from splits.next_events order by all").fetchall()
-        names = [
-            row[0] for row in connection.execute("select item_id from indexed.items order by item_index").fetchall()
-        ]
-        negatives = connection.execute(
-            "select user_id, item_id, liked_at from indexed.observed_negatives join indexed.users using (user_index) "
-            "join indexed.items using (item_index) order by all"
-        ).fetchall()
-    assert roles == [
+    negatives = query_rows(
+        home,
+        "select user_id, item_id, liked_at from indexed.observed_negatives join indexed.users using (user_index) "
+        "join indexed.items using (item_index) order by all",
+    )
+    assert query_rows(home, "select user_id, item_id, role from splits.next_events order by all") == [
         ("ada", "mug", "train"), ("ada", "pan", "next"), ("ada", "pot", "train"), ("ada", "tap", "train"),
         ("ben", "pot", "train"), ("eve", "mug", "train"), ("eve", "pan", "train"), ("eve", "pot", "train"),
     ]  # fmt: skip
-    items = [names[item] for item in stored.items]
-    first = dict(zip([items[column] for column in stored.train[0].indices], stored.train[0].data.tolist(), strict=True))
-    assert first == pytest.approx({"mug": 7.6, "pot": 5.0, "tap": 5.0})
+    first = load_entries(home, stored.train[0], stored.users[:1], stored.items)
+    assert first == pytest.approx({("ada", "mug"): 7.6, ("ada", "pot"): 5.0, ("ada", "tap"): 5.0})
     assert negatives == [
         ("ada", "mug", datetime(2026, 3, 2, 9)), ("ada", "pan", datetime(2026, 3, 12, 9)),
         ("ben", "mug", None), ("ben", "pan", None), ("ben", "pot", datetime(2026, 3, 7, 9)),
@@ -203,8 +196,7 @@ def test_a_return_is_no_taking_again(home, log_events, monkeypatch):
     cut_next_events_at(monkeypatch, cut.date())
     plan = SplitPlan(SplitSettings(), ["next_events"], seed=1, likes=LikeSelection(likes), seen="include")
     stored = matrices.load_split(home, split(home, "run", plan).digests["next_events"])
-    with warehouse.open_warehouse(home, read_only=True) as connection:
-        roles = connection.execute("select item_id, role from splits.next_events order by all").fetchall()
+    roles = query_rows(home, "select item_id, role from splits.next_events order by all")
     assert roles == [("mug", "again"), ("pan", "train"), ("pot", "train")]
     assert stored.train.data.tolist() == [10, 10, 10]  # nothing of what came later
 

@@ -1,6 +1,5 @@
 """Small logs: users are divided into folds, and everything is judged on the users of all, as in a plain recount."""
 
-import hashlib
 import math
 import shutil
 from datetime import date
@@ -30,7 +29,7 @@ from oneclass.tasks.tuning.search import Search, suggest_trial
 from oneclass.tasks.tuning.trial import run_trial
 from tests.conftest import FOLD_BOUND, home_in, log_into, query_rows, set_fold_bound
 from tests.models.evaluation.test_metrics import compute_naively
-from tests.tasks.conftest import train_model
+from tests.tasks.conftest import md5_number, train_model
 
 SEED = 3
 PROTOCOL = "strong_generalization"
@@ -100,11 +99,6 @@ def fit_all(home, digests):
         return digests[name], {model: fit.digest for model, fit in zip(SETTINGS, fits, strict=True)}
 
     return [fit(name) for name in list_splits(PROTOCOL, digests)]
-
-
-def md5_number(text):
-    """DuckDB's md5_number: the digest's bytes, the last of them the highest."""
-    return int.from_bytes(hashlib.md5(text.encode()).digest(), "little")
 
 
 def recount_metrics(likes, settings):

@@ -17,6 +17,7 @@ from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.ingest.preview import count_steps
 from oneclass.tasks.ingest.stage import ingest
 from oneclass.tasks.stores import runs, warehouse
+from tests.conftest import query_rows
 
 EVENTS = st.lists(
     st.tuples(st.sampled_from("abcd"), st.sampled_from("xyz"), st.integers(0, 5), st.integers(1, 9) | st.none()),
@@ -78,11 +79,8 @@ def test_a_run_stores_the_steps_that_a_preview_shows(home, tmp_path, caplog):
         ingest(home, dataset, [path], "run")
         sizes = binarize(home, likes, "run")
     assert binarize(home, likes, "again") == sizes  # from the cache
-    with warehouse.open_warehouse(home, read_only=True) as connection:
-        query = (
-            "select unit, reason, lost, remaining, users, items from operations.funnel where run_id = ? order by step"
-        )
-        stored, again = (connection.execute(query, [run]).fetchall() for run in ("run", "again"))
+    query = "select unit, reason, lost, remaining, users, items from operations.funnel where run_id = ? order by step"
+    stored, again = (query_rows(home, query, run) for run in ("run", "again"))
     with warehouse.open_warehouse(home) as connection:
         assert stored == again == count_steps(connection, dataset)
     assert stored[0][3] == 63 and stored[-1][3:] == (sizes.edges, sizes.users, sizes.items)

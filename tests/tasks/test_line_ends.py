@@ -120,14 +120,6 @@ def test_auto_finds_a_drift_along_lines_and_none_where_they_are_shuffled_or_sort
     assert matrices.load_split(home, drifting).latest_mask is None and "sorted by item id" in caplog.text
 
 
-@pytest.mark.slow
-def test_what_was_decided_is_said_again_by_a_run_with_nothing_new(home, tmp_path, caplog):
-    digest = split_lines(home, tmp_path, draw_lines(DRIFTING, 1))
-    caplog.clear()
-    assert split_lines(home, tmp_path, draw_lines(DRIFTING, 1)) == digest
-    assert "split: nothing is new" in caplog.text and "for items drift along them (z = " in caplog.text
-
-
 def test_random_draws_what_it_drew_before_there_was_a_choice(home, tmp_path):
     """The digests are those of the version before."""
     digest = split_lines(home, tmp_path, draw_lines(DRIFTING, 1), "random")

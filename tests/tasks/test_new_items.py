@@ -201,8 +201,3 @@ def test_a_list_with_too_many_new_items_is_not_published(shop, tmp_path, monkeyp
     monkeypatch.setattr(recommend_all, "select_lists", without_limits)
     with pytest.raises(ContractBroken, match=r"new items take at most the share publish.cold_share"):
         publish_lists(home)
-
-
-def test_a_log_without_attributes_has_no_new_items(shop):
-    home, _ = shop
-    assert not publish_lists(home)["is_new"].any()

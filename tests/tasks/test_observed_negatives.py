@@ -11,14 +11,12 @@ from oneclass.models.wmf.model import WMFSettings
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
 from oneclass.tasks.binarize.weights import LikeSelection
-from oneclass.tasks.errors import InputError
 from oneclass.tasks.protocols import ALL_EDGES
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import SplitPlan, split
-from oneclass.tasks.stores import fits, matrices, warehouse
+from oneclass.tasks.stores import fits, matrices
 from oneclass.tasks.tuning.search import Search, suggest_trial
 from oneclass.tasks.tuning.trial import run_trial
-from oneclass.tasks.tuning.validation import load_validation
 from tests.conftest import load_entries, query_rows
 from tests.tasks.conftest import cut_next_events_at, train_model
 
@@ -55,27 +53,22 @@ def split_home(home, *, observed=True):
     return split(home, "run", plan).digests
 
 
-def load_pairs(home, matrix, users, items):
-    return set(load_entries(home, matrix, users, items))
-
-
 def load_negatives(home, digest):
     """The pairs of a split's negatives: those to fit on, and those of each part."""
     read = matrices.load_split(home, digest)
     parts = {name: part for name, part in read.parts.items() if part.explicit_negatives is not None}
-    held_out = {name: load_pairs(home, part.explicit_negatives, part.users, read.items) for name, part in parts.items()}
-    return load_pairs(home, read.explicit_negatives, read.users, read.items), held_out, read
+    held_out = {
+        name: load_entries(home, part.explicit_negatives, part.users, read.items).keys() for name, part in parts.items()
+    }
+    return load_entries(home, read.explicit_negatives, read.users, read.items).keys(), held_out, read
 
 
 def test_what_has_no_like_among_its_events_was_observed(home, events):
     split_home(home)
-    with warehouse.open_warehouse(home, read_only=True) as connection:
-        found = connection.execute("select user_id, item_id, first_at from curated.explicit_negatives").fetchall()
-    assert {(user, item) for user, item, _ in found} == disliked_pairs(events) and len(found) == len(
-        disliked_pairs(events)
+    found = query_rows(home, "select user_id, item_id, first_at from curated.explicit_negatives")
+    assert sorted(found) == sorted(
+        (*pair, min(day for *one, _, day in events if tuple(one) == pair)) for pair in disliked_pairs(events)
     )
-    times = {(user, item): min(day for *one, _, day in events if tuple(one) == (user, item)) for user, item, _ in found}
-    assert {(user, item): day for user, item, day in found} == times
 
 
 def test_in_every_protocol_training_and_held_out_ones_are_disjoint(home, events):
@@ -91,28 +84,22 @@ def test_in_every_protocol_training_and_held_out_ones_are_disjoint(home, events)
     assert abs(part.explicit_negatives.nnz - wanted) < 4 * error
 
     trained, held_out, split_ = load_negatives(home, digests["strong_generalization"])
-    training_users = {user for user, _ in load_pairs(home, split_.train, split_.users, split_.items)}
-    items = {item for _, item in load_pairs(home, split_.train, split_.users, split_.items)}
+    training_users = {user for user, _ in load_entries(home, split_.train, split_.users, split_.items)}
+    items = {item for _, item in load_entries(home, split_.train, split_.users, split_.items)}
     assert trained == {pair for pair in everything if pair[0] in training_users and pair[1] in items}
     assert held_out.keys() == {"validation", "test"} and all(held_out.values())
     for name, found in held_out.items():
         part = split_.parts[name]
-        users = {user for user, _ in load_pairs(home, part.targets, part.users, split_.items)}
+        users = {user for user, _ in load_entries(home, part.targets, part.users, split_.items)}
         assert found < everything and {user for user, _ in found} <= users and not users & training_users
 
 
 def test_next_events_has_the_negatives_that_the_log_had_at_the_cut(home, events):
     trained, held_out, split_ = load_negatives(home, split_home(home)["next_events"])
-    likes = load_pairs(home, split_.train, split_.users, split_.items)
-    targets = load_pairs(home, split_.parts["test"].targets, split_.parts["test"].users, split_.items)
-    with warehouse.open_warehouse(home, read_only=True) as connection:
-        cut = min(
-            day
-            for user, item, day in connection.execute(
-                "select user_id, item_id, first_at from curated.interactions"
-            ).fetchall()
-            if (user, item) in targets
-        )
+    likes = load_entries(home, split_.train, split_.users, split_.items).keys()
+    targets = load_entries(home, split_.parts["test"].targets, split_.parts["test"].users, split_.items).keys()
+    firsts = query_rows(home, "select user_id, item_id, first_at from curated.interactions")
+    cut = min(day for *pair, day in firsts if tuple(pair) in targets)
     before = [(user, item, stars) for user, item, stars, day in events if day.date() < cut.date()]
     liked = {(user, item) for user, item, stars in before if stars >= THRESHOLD}
     disliked_then = {(user, item) for user, item, stars in before if stars < THRESHOLD} - liked
@@ -241,24 +228,3 @@ def test_what_came_before_the_cut_trains_and_nothing_later_is_counted(
     assert (stored.users[part.rows] == part.users).all()
     assert (np.diff(stored.train.tocsc().indptr) > 0).all()  # no item that nothing is known of
     assert (ALL_EDGES in digests) and cut > DAY.date()
-
-
-def test_the_split_of_a_run_can_be_tuned_on(home, log_events):
-    log_events(list(draw_events(5)))
-    found = load_validation(home, "next_events", split_log(home).digests["next_events"], seed=1)
-    assert found.users > 10 and found.metric == "ndcg@100"
-
-
-def test_logs_without_times_are_refused_and_what_was_there_stays(home, log_events):
-    log_events(list(draw_events(6, undated=1.0)))
-    split_log(home, protocols=("leave_one_out",))
-    with pytest.raises(InputError, match="next_events: needs the times of events"):
-        split_log(home)
-    with warehouse.open_warehouse(home, read_only=True) as connection:
-        assert connection.execute("select count(*) > 0 from splits.leave_one_out").fetchone() == (True,)
-
-
-def test_a_log_of_one_day_lacks_that_protocol_alone(home, log_events, caplog):
-    log_events(list(draw_events(7, days=1)))
-    assert set(split_log(home).digests) == {ALL_EDGES}
-    assert "next_events: left out, because no edge is left to train on" in caplog.text

@@ -19,7 +19,7 @@ from oneclass.tasks.protocols import PROTOCOLS
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import SplitPlan, split
 from oneclass.tasks.stores import matrices, runs
-from tests.conftest import home_in, load_entries, log_into, query_rows
+from tests.conftest import home_in, load_entries, load_ids, log_into, query_rows
 from tests.tasks.conftest import cut_next_events_at, train_model
 
 CUT = date(2026, 5, 1)
@@ -164,30 +164,13 @@ def test_without_them_the_split_is_that_of_the_new_pairs(home, returning):
     assert not part.seen_items and part.excluded is part.histories and part.targets.nnz == len(known - before)
 
 
-def test_a_log_without_repeats_has_the_same_roles_and_matrices_either_way(home, log_events):
-    log_events(draw_events(loyalty=0))
-    binarize(home, BinarizeSettings(), "run")
-    found = []
-    for seen in ("exclude", "include"):
-        stored = matrices.load_split(home, split_next(home, seen).digests["next_events"])
-        part = stored.parts["test"]
-        arrays = [array for m in (stored.train, part.targets) for array in (m.indptr, m.indices, m.data)]
-        found.append(
-            (query_rows(home, "from indexed.next_events"), [array.tolist() for array in arrays], part.rows.tolist())
-        )
-    assert found[0] == found[1]
-
-
 def test_metrics_count_repeats_and_tell_new_and_repeated_targets_apart(home, returning):
     """Popularity, ranked by sorting in plain Python."""
     before, known, _ = recount_pairs(returning)
     digest = split_next(home, "include").digests["next_events"]
     stored = matrices.load_split(home, digest)
     found = rank_part_targets(Popularity().fit(stored.train), "score", stored.parts["test"]).of_users
-    ids = [
-        query_rows(home, f"select {side}_id from indexed.{side}s order by {side}_index") for side in ("user", "item")
-    ]
-    users, items = ([name for (name,) in names] for names in ids)
+    users, items = load_ids(home, "user"), load_ids(home, "item")
     popular = Counter(item for _, item in before)
     columns = {items[index]: column for column, index in enumerate(stored.items)}
     ranking = sorted(popular, key=lambda item: (-popular[item], columns[item]))

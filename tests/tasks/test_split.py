@@ -21,7 +21,8 @@ from oneclass.tasks.split.protocols import LIANG2018_SEED
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import SplitPlan, split
 from oneclass.tasks.stores import matrices, warehouse
-from tests.conftest import home_in, log_into, query_rows, real_log
+from tests.conftest import home_in, load_entries, log_into, query_rows, real_log
+from tests.tasks.conftest import md5_number
 
 
 @pytest.fixture(scope="module")
@@ -50,44 +51,6 @@ def load_strong(home, **settings):
     return split(home, "run", SplitPlan(SplitSettings(**settings), ["strong_generalization"], seed=1))
 
 
-def load_ids(home, matrix, users, items):
-    """The (user_id, item_id) pairs of a matrix of the store."""
-    user_ids = dict(query_rows(home, "select distinct user_index, user_id from curated.interactions"))
-    item_ids = dict(query_rows(home, "select distinct item_index, item_id from curated.interactions"))
-    entries = matrix.tocoo()
-    return {(user_ids[users[u]], item_ids[items[i]]) for u, i in zip(entries.row, entries.col, strict=True)}
-
-
-def test_hashed_parts_hold_disjoint_users_and_every_edge_once(home, log):
-    load_strong(home, held_out_share=0.2)
-    found = query_rows(home, "select user_id, item_id, part, role from splits.strong_generalization")
-    assert Counter((user, item) for user, item, *_ in found) == Counter((str(u), str(i)) for u, i in log)
-    parts = defaultdict(set)
-    for user, _, part, _ in found:
-        parts[user].add(part)
-    assert all(len(of_user) == 1 for of_user in parts.values())
-    assert {part for of_user in parts.values() for part in of_user} == {"train", "validation", "test"}
-
-
-def test_hashed_targets_are_a_fifth_of_the_edges_that_training_items_leave(home, log):
-    load_strong(home, held_out_share=0.2)
-    training_items = {
-        item for (item,) in query_rows(home, "select item_id from splits.strong_generalization where role = 'fit'")
-    }
-    roles = defaultdict(Counter)
-    for user, item, part, role in query_rows(home, "select * from splits.strong_generalization where part <> 'train'"):
-        roles[user][role] += 1
-        assert (role == "dropped") == (item not in training_items)
-    assert roles
-    for of_user in roles.values():
-        kept = of_user["target"] + of_user["fold_in"]
-        assert of_user["target"] == (kept // 5 if kept >= 5 else 0)
-
-
-def md5_number(text):
-    return int.from_bytes(hashlib.md5(text.encode()).digest(), "little")
-
-
 def split_by_hash(pairs, seed, share):
     """Parts and roles of hashed strong_generalization, and the edge that leave_one_out holds out of each user."""
     edges = defaultdict(list)
@@ -109,13 +72,16 @@ def split_by_hash(pairs, seed, share):
     return roles, lowest
 
 
-@pytest.mark.parametrize(("log_name", "share"), [("random", 0.2), ("short", 0.3), ("ml-latest-small", 0.1)])
+@pytest.mark.parametrize(
+    ("log_name", "share"), [("random", 0.2), ("short", 0.3), ("some short", 0.2), ("ml-latest-small", 0.1)]
+)
 def test_hashed_splits_are_those_of_a_recount(home, log_events, logged, log_name, share):
     draws = np.random.default_rng(8)
     if log_name == "random":
         pairs = logged[1]
-    elif log_name == "short":
-        pairs = [(user, item) for user in range(300) for item in draws.choice(40, draws.integers(1, 6), False)]
+    elif "short" in log_name:
+        degrees = [*draws.integers(1, 6, 300), *[10] * (400 * (log_name == "some short"))]
+        pairs = [(user, item) for user, degree in enumerate(degrees) for item in draws.choice(40, degree, False)]
     else:
         rows = real_log("ml-latest-small/ratings.csv").read_text().splitlines()[1:]
         pairs = [tuple(row.split(",")[:2]) for row in rows]
@@ -143,41 +109,6 @@ def test_the_share_of_held_out_users_is_halved_until_few_are_evaluated(home, log
     assert found.digests == load_strong(home, held_out_share=share).digests
 
 
-@pytest.mark.parametrize(("long", "found"), [(8, {1}), (600, {0})])
-def test_where_most_histories_are_short_one_edge_of_each_is_a_target(home, log_events, long, found):
-    """Of 500 users with up to four edges each, and some with ten: users with fewer than five have a target, or none."""
-    draws = np.random.default_rng(3)
-    degrees = [*draws.integers(1, 5, 500), *[10] * long]
-    log_events([(user, item, 1) for user, degree in enumerate(degrees) for item in draws.choice(30, degree, False)])
-    binarize(home, BinarizeSettings(), "run")
-    load_strong(home, held_out_share=0.2)
-    users = query_rows(
-        home,
-        "select count(*) as edges, count(*) filter (role = 'target') from splits.strong_generalization"
-        " where part <> 'train' and role <> 'dropped' group by user_id",
-    )
-    assert {targets for edges, targets in users if 2 <= edges < 5} == found
-    assert {targets for edges, targets in users if edges < 2} == {0}
-    assert {targets for edges, targets in users if edges >= 5} == {2}
-
-
-@pytest.mark.slow
-def test_a_hashed_user_does_not_move_when_tomorrows_log_arrives(home, log, log_events):
-    load_strong(home, held_out_share=0.2)
-    before = dict(query_rows(home, "select distinct user_id, part from splits.strong_generalization"))
-    log_events([(user, 5000, 1) for user in range(60, 160)], file_id=2)
-    binarize(home, BinarizeSettings(), "run")
-    load_strong(home, held_out_share=0.2)
-    after = dict(query_rows(home, "select distinct user_id, part from splits.strong_generalization"))
-    assert len(after) > len(before) and before.items() <= after.items()
-
-
-def test_another_seed_holds_out_other_users(home, log):
-    first = load_strong(home, held_out_share=0.2)
-    assert split(home, "run", SplitPlan(SplitSettings(held_out_share=0.2), ["strong_generalization"], seed=2)) != first
-    assert load_strong(home, held_out_share=0.2) == first
-
-
 def test_a_tiny_log_splits_without_a_held_out_user(home, log_events):
     log_events([("a", "x", 1), ("b", "x", 1), ("b", "y", 1)])
     binarize(home, BinarizeSettings(), "run")
@@ -191,20 +122,11 @@ def test_matrices_hold_what_the_table_says(home, log):
     stored = matrices.load_split(home, load_strong(home, held_out_share=0.2).digests["strong_generalization"])
     for part in ("validation", "test"):
         held = stored.parts[part]
-        found = {
-            role: {
-                (u, i)
-                for u, i in query_rows(
-                    home,
-                    "select user_id, item_id from splits.strong_generalization "
-                    f"where part = '{part}' and role = '{role}'",
-                )
-            }
-            for role in ("target", "fold_in")
-        }
+        edges = f"select user_id, item_id from splits.strong_generalization where part = '{part}' and role = "
+        found = {role: {*query_rows(home, f"{edges} '{role}'")} for role in ("target", "fold_in")}
         with_target = {user for user, _ in found["target"]}
-        assert load_ids(home, held.targets, held.users, stored.items) == found["target"]
-        assert load_ids(home, held.histories, held.users, stored.items) == {
+        assert {*load_entries(home, held.targets, held.users, stored.items)} == found["target"]
+        assert {*load_entries(home, held.histories, held.users, stored.items)} == {
             (u, i) for u, i in found["fold_in"] if u in with_target
         }
         assert held.rows is None
@@ -290,14 +212,8 @@ def test_liang2018_tells_what_it_lacks(home, log, settings, message):
         load_strong(home, scheme="liang2018", **settings)
 
 
-def test_leave_one_out_takes_one_edge_of_every_user_with_two(home, log):
+def test_matrices_of_leave_one_out_have_every_edge_once(home, log):
     made = split(home, "run", SplitPlan(SplitSettings(), ["leave_one_out"], seed=1))
-    degree = Counter(str(user) for user, _ in log)
-    held = Counter(
-        user for (user,) in query_rows(home, "select user_id from splits.leave_one_out where role = 'held_out'")
-    )
-    assert held == {user: 1 for user, edges in degree.items() if edges >= 2}
-    assert query_rows(home, "select count(*) from splits.leave_one_out") == [(len(log),)]
     stored = matrices.load_split(home, made.digests["leave_one_out"])
     part = stored.parts["test"]
     assert stored.train.nnz + part.targets.nnz == len(log)
@@ -320,10 +236,8 @@ def test_given_files_keep_their_roles_and_an_edge_in_both_trains(home, log_event
     ]
     assert ALL_EDGES not in made.digests
     stored = matrices.load_split(home, made.digests["given"])
-    assert load_ids(home, stored.parts["test"].targets, stored.parts["test"].users, stored.items) == {
-        ("a", "z"),
-        ("b", "y"),
-    }
+    part = stored.parts["test"]
+    assert {*load_entries(home, part.targets, part.users, stored.items)} == {("a", "z"), ("b", "y")}
 
 
 def test_leave_one_out_of_a_sample_of_users_leaves_all_edges_of_the_others(home, log, monkeypatch):
@@ -364,9 +278,8 @@ def test_a_protocol_that_is_not_asked_for_leaves_no_stale_rows(home, log):
 def test_all_edges_are_stored_for_the_published_model(home, log):
     made = split(home, "run", SplitPlan(SplitSettings(), ["leave_one_out"], seed=1))
     stored = matrices.load_split(home, made.digests[ALL_EDGES])
-    assert load_ids(home, stored.train, np.arange(stored.train.shape[0]), stored.items) == {
-        (str(u), str(i)) for u, i in log
-    }
+    found = load_entries(home, stored.train, np.arange(stored.train.shape[0]), stored.items)
+    assert {*found} == {(str(u), str(i)) for u, i in log}
 
 
 @pytest.mark.parametrize("chosen", [None, [0, 3, 4, 199, 250]])

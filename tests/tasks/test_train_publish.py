@@ -107,30 +107,6 @@ def test_a_half_written_fit_is_made_again(home, digests):
     assert (home.models / "mrf_dense" / first.digest / "fit.json").exists()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "damage",
-    [
-        lambda file: file.unlink(),
-        lambda file: file.write_bytes(file.read_bytes()[:-1]),
-        lambda file: file.write_bytes(file.read_bytes()[:-1] + b"?"),
-    ],
-    ids=["lost", "cut short", "flipped"],
-)
-def test_a_damaged_store_is_made_again(home, digests, damage, caplog):
-    first = fit_model(home, digests)
-    weights = home.models / "mrf_dense" / first.digest / "weights.npy"
-    targets = home.matrices / digests[PROTOCOL] / "test_targets_indices.npy"
-    before = weights.read_bytes(), targets.read_bytes()
-    for file in (weights, targets):
-        damage(file)
-    again = split(home, "next", SplitPlan(SplitSettings(), [PROTOCOL], seed=1)).digests
-    assert again[PROTOCOL] == digests[PROTOCOL]
-    assert fit_model(home, again, run_id="next").digest == first.digest
-    assert (weights.read_bytes(), targets.read_bytes()) == before
-    assert str(weights) in caplog.text and str(targets) in caplog.text
-
-
 def test_a_matrix_that_no_model_can_take_is_reported(home, digests):
     stored = matrices.load_split(home, digests[PROTOCOL])
     empty = stored.train.copy()
@@ -173,21 +149,6 @@ def published_again(home, digests, **settings):
     """Publish the model of the run before as that of the run `next`."""
     fit = fit_model(home, digests, ALL_EDGES, run_id="next").digest
     return publish_fit(home, "next", PublishSettings(**settings), "mrf_dense", "score", fit, digests[ALL_EDGES])
-
-
-@pytest.mark.slow
-def test_the_model_that_is_best_on_validation_is_published(published_once):
-    home, (chosen, _), _ = published_once
-    assert chosen == ChosenModel("mrf_dense", "score")
-    on_validation = dict(
-        query_rows(home, "select model, value from evaluation.metrics where metric = 'validation_ndcg@100'")
-    )
-    assert on_validation["mrf_dense"] > on_validation["popularity"]
-
-
-@pytest.mark.slow
-def test_the_model_that_is_asked_for_is_published(home, digests):
-    assert choose_and_publish(home, digests, model="popularity")[0] == ChosenModel("popularity", "score")
 
 
 def test_without_validation_users_popularity_is_published_and_said(home, digests, caplog):
@@ -291,14 +252,6 @@ def test_a_model_that_knows_how_sure_it_is_says_so(home, digests):
     found = query_rows(home, "select score, like_mean, like_sd from published.recommendations")
     assert len(found) == 60 * 5
     assert all(mean == pytest.approx(score, abs=1e-6) and 0 < deviation < 0.5 for score, mean, deviation in found)
-
-
-def test_a_fit_that_does_not_say_what_it_is_of_is_swept(home, digests):
-    with runs.record_run(home, "run", "backfill", {}):
-        fit = fit_model(home, digests)
-        (home.models / "mrf_dense" / fit.digest / "fit.json").write_text("{}")
-        assert fits.collect_garbage(home) == 1 + len(digests)
-    assert not list((home.models / "mrf_dense").iterdir())
 
 
 def test_where_nothing_is_new_lists_stay_and_files_have_the_same_bytes(home, after_publishing, monkeypatch, caplog):

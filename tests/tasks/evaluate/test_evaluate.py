@@ -343,22 +343,6 @@ def test_scores_are_asked_for_a_block_of_users_at_a_time(home, monkeypatch):
     assert query_rows(home, query, "whole") == query_rows(home, query, "blocks")
 
 
-@pytest.mark.parametrize("score", ["score", "reversed"])
-def test_a_nan_is_named_and_nothing_is_written(home, monkeypatch, score):
-    digest, fits = store_split(home, leave_one_out(np.random.default_rng(6)), Opinion)
-
-    def broken(self, histories, users, asked):
-        scores = np.zeros(histories.shape, dtype=np.float32)
-        if asked == score:
-            scores[12, 3] = np.nan
-        return scores
-
-    monkeypatch.setattr(Opinion, "_scores", broken)
-    with pytest.raises(OneclassError, match=f"opinion, score '{score}', user_index 112: a score is NaN"):
-        stage.evaluate(home, "run", "leave_one_out", [(digest, fits)])
-    assert query_rows(home, "select count(*) from evaluation.metrics") == [(0,)]
-
-
 def test_a_log_without_test_users_is_said_and_leaves_no_rows(home, caplog):
     split = leave_one_out(np.random.default_rng(7))
     no_users, no_edges = np.zeros(0, np.int32), to_csr(np.zeros((0, ITEMS)))

@@ -16,7 +16,7 @@ from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import SplitPlan, split
 from oneclass.tasks.stores import warehouse
 from oneclass.tasks.stores.home import Home
-from tests.conftest import home_in, two_tastes
+from tests.conftest import home_in, query_rows, two_tastes
 from tests.tasks.conftest import train_model
 
 pytestmark = pytest.mark.slow
@@ -93,9 +93,8 @@ def evaluate_fits(home, digests, name, models=("popularity", "random_graph"), **
 
 
 def load_tables(home, run_id):
-    with warehouse.open_warehouse(home, read_only=True) as connection:
-        query = "select * exclude run_id from evaluation.{} where run_id = ? order by all"
-        return {table: connection.execute(query.format(table), [run_id]).fetchall() for table in OF_RUN}
+    query = "select * exclude run_id from evaluation.{} where run_id = ? order by all"
+    return {table: query_rows(home, query.format(table), run_id) for table in OF_RUN}
 
 
 def change_rows(home, statement):

@@ -22,9 +22,10 @@ from oneclass.tasks.ingest.stage import ingest
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import SplitPlan
 from oneclass.tasks.split.stage import split as split_stage
-from oneclass.tasks.stores import fits, matrices, warehouse
+from oneclass.tasks.stores import fits, matrices
 from oneclass.tasks.stores.home import Home, Limits
 from oneclass.tasks.stores.matrices import Part, SplitMatrices
+from tests.conftest import query_rows
 
 USERS, ITEMS = 40, 30
 
@@ -111,11 +112,9 @@ def test_the_stage_writes_them_and_a_kept_evaluation_has_them(split, model, tmp_
     digest = matrices.store_split(home, split)
     for run in ("first", "again"):
         stage.evaluate(home, run, split.protocol, [(digest, {"popularity": "digest", "random_graph": "digest"})])
-    with warehouse.open_warehouse(home, read_only=True) as connection:
-        found = connection.execute("select * from evaluation.considered order by all").fetchall()
-        bins = connection.execute(
-            "select run_id, sum(pairs) from evaluation.calibration where reference = 'considered' group by 1"
-        ).fetchall()
+    found = query_rows(home, "select * from evaluation.considered order by all")
+    of_reference = "select run_id, sum(pairs) from evaluation.calibration where reference = 'considered' group by 1"
+    bins = query_rows(home, of_reference)
     likes, dislikes = (getattr(split.parts["test"], kind).nnz for kind in ("targets", "explicit_negatives"))
     assert [row[1:] for row in found if row[0] == "first"] == [row[1:] for row in found if row[0] == "again"]
     assert {row[2] for row in found} == {"popularity", "random_graph"} and len(found) == 12

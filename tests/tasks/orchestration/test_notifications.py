@@ -1,7 +1,6 @@
 """Notifications of a run's end, by a real command and a real webhook; the tasks of stages, and keys of artifacts."""
 
 import json
-import logging
 import re
 import sys
 import time
@@ -16,7 +15,6 @@ from oneclass.tasks.errors import InputError, OneclassError
 from oneclass.tasks.orchestration import notifications
 from oneclass.tasks.orchestration.artifacts import artifact_key
 from oneclass.tasks.orchestration.notifications import NotifySettings, send_notifications
-from oneclass.tasks.orchestration.stage_task import stage_task
 from oneclass.tasks.settings import validate_settings
 from oneclass.tasks.train import train_task
 
@@ -49,20 +47,6 @@ def test_a_completed_run_notifies_only_if_configured(receiver):
     assert not posted
     send_notifications(NotifySettings(webhook="env:HOOK", when="always"), state="completed", **RUN)
     assert len(posted) == 1
-
-
-def test_what_goes_wrong_with_telling_is_said_and_the_other_way_is_tried(receiver, caplog, tmp_path, monkeypatch):
-    address, posted, *_ = receiver
-    monkeypatch.setenv("HOOK", f"{address}/refused")
-    caplog.set_level(logging.WARNING)
-    (tmp_path / "m.py").write_text("import sys; sys.exit('no mail here')")
-    failing = f"{sys.executable} {tmp_path / 'm.py'}"
-    send_notifications(NotifySettings(command=failing, webhook="env:HOOK"), state="failed", **RUN)
-    assert len(posted) == 1
-    assert "notify.command" in caplog.text and "status 1" in caplog.text and "no mail here" in caplog.text
-    assert "notify.webhook" in caplog.text and "500" in caplog.text
-    send_notifications(NotifySettings(command="no-such-program --at all"), state="failed", **RUN)
-    assert "no-such-program" in caplog.text
 
 
 def test_a_command_that_is_too_slow_ends_with_what_it_started(tmp_path):
@@ -163,13 +147,6 @@ def test_a_program_that_is_not_found_is_warned_of_without_its_arguments(caplog):
 )
 def test_what_would_fail_in_the_same_way_is_not_tried_again(error, again):
     assert train_task.retry_condition_fn(train_task, None, Failed(data=error)) is again
-
-
-def test_outside_of_a_task_run_a_stage_needs_no_prefect(home):
-    def binarize(home, run_id):
-        return run_id
-
-    assert stage_task(binarize).fn(home, run_id="run") == "run"
 
 
 NAMES = ["my-data", "my_data", "my.data", "My-Data", "MY_DATA", "my--data", "my-data-", "my-data_", "my-data.2"]

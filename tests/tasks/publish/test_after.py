@@ -2,8 +2,6 @@
 
 import json
 import sys
-import threading
-import time
 from pathlib import Path
 
 import polars as pl
@@ -122,29 +120,6 @@ def test_the_script_replaces_the_rows_and_keeps_grants(copied, split_once, ask, 
     assert any(index.endswith("recommendations USING btree (user_id)") for index in indexes)
 
 
-@pytest.mark.slow
-def test_a_reader_sees_the_old_lists_or_the_new(copied, split_once, ask):
-    publish_model(copied, split_once[1], "wmf", "first", after=COPY)
-    seen, done = set(), threading.Event()
-
-    def read():
-        while not done.wait(0.001):
-            seen.update(ask(COPIED))
-
-    reader = threading.Thread(target=read)
-    reader.start()
-    stood = [ask(COPIED)[0]]
-    for model, run_id in (("mrf_dense", "second"), ("slim", "third")):
-        publish_model(copied, split_once[1], model, run_id, after=COPY)
-        stood.append(ask(COPIED)[0])
-    until = time.monotonic() + 30
-    while stood[-1] not in seen and time.monotonic() < until:
-        time.sleep(0.01)
-    done.set()
-    reader.join()
-    assert len(set(stood)) == 3 and {stood[0], stood[-1]} <= seen <= set(stood)
-
-
 def test_a_copy_that_fails_on_the_way_leaves_the_old_lists_until_the_next(copied, split_once, ask, postgres):
     publish_model(copied, split_once[1], "wmf", "first", after=COPY)
     before = ask(COPIED)
@@ -157,23 +132,3 @@ def test_a_copy_that_fails_on_the_way_leaves_the_old_lists_until_the_next(copied
     postgres_server.execute_statements(postgres, "alter table small.lists drop constraint nothing")
     publish_model(copied, split_once[1], "slim", "third", after=COPY)
     assert ask(COPIED) != before and len(load_alarms(copied)) == 1
-
-
-@pytest.mark.slow
-def test_a_copy_that_is_killed_leaves_the_old_lists(copied, split_once, ask, postgres, monkeypatch):
-    from adbc_driver_postgresql import dbapi
-
-    publish_model(copied, split_once[1], "wmf", "first", after=COPY)
-    before = ask(COPIED)
-    monkeypatch.setattr(stage, "AFTER_TIMEOUT_SECONDS", 10)
-    arguments = (copied, split_once[1], "mrf_dense", "second")
-    publishing = threading.Thread(target=publish_model, args=arguments, kwargs={"after": COPY})
-    with dbapi.connect(postgres) as connection, connection.cursor() as cursor:
-        cursor.execute("lock table small.lists in access exclusive mode")  # at which the copy waits
-        publishing.start()
-        until, waiting = time.monotonic() + 60, "select 1 from pg_stat_activity where wait_event_type = 'Lock'"
-        while not ask(waiting):
-            assert time.monotonic() < until and publishing.is_alive()
-            time.sleep(0.05)
-        publishing.join()
-    assert ask(COPIED) == before and "did not end within 10 s" in load_alarms(copied)[0]

@@ -1,7 +1,7 @@
 """Lists for everybody, against a recount in plain Python."""
 
 from collections import Counter, defaultdict
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from math import comb
 
 import numpy as np
@@ -19,7 +19,6 @@ from oneclass.tasks.publish.plan import PublicationPlan
 from oneclass.tasks.publish.stage import publish
 from oneclass.tasks.rules.settings import NO_RULES, DeclaredRules, Rules
 from oneclass.tasks.stores import warehouse
-from tests.conftest import real_log
 
 WINDOWS, LENGTH = (3, 20), 15
 START = datetime(2026, 1, 1)
@@ -134,22 +133,6 @@ def test_lists_are_those_of_a_recount(home, log_events, seed):
     assert found["trending", 3][0]["item_id"] == "i20" and len(found["new", 20]) > 3
 
 
-@pytest.mark.slow
-def test_lists_of_a_public_log_are_those_of_a_recount(home, log_events):
-    """The ratings of every fourth user of ml-100k."""
-    rows = [line.split("\t") for line in real_log("ml-100k/u.data").read_text().splitlines()]
-    events = [
-        (user, item, float(value), datetime.fromtimestamp(int(time), UTC).replace(tzinfo=None))
-        for user, item, value, time in rows
-        if int(user) % 4 == 0
-    ]
-    log_events(events)
-    binarize(home, BinarizeSettings(threshold=4), "run")
-    chosen = (7, 30), 50
-    found = assert_recounted(store_lists(home, *chosen), events, *chosen)
-    assert len(found["popular", 7]) == len(found["popular", 30]) == 50 and found["new", 30]
-
-
 def test_a_log_without_times_has_popular_items_only(home, log_events):
     log_events([(f"u{user}", f"i{item}", 5, None) for user in range(9) for item in range(user + 1)])
     binarize(home, BinarizeSettings(), "run")
@@ -205,16 +188,6 @@ def test_no_trend_is_called_where_all_items_move_alike():
         counts = counts.with_columns(likes_since=pl.lit(10_000), window_likes_since=pl.lit(2000))
         wrong += bool((lists.rate_trends(counts)["p_value"] <= 0.05).any())
     assert wrong <= 200 * 0.05 + 3 * (200 * 0.05 * 0.95) ** 0.5
-
-
-def test_a_trend_grows_with_its_evidence():
-    """The ratio of four is worth more with more likes, and a few likes are no trend at all."""
-    likes = np.array([4, 8, 40, 400])
-    counts = pl.DataFrame({"likes": likes, "window_likes": likes // 2, "likes_since": 1000, "window_likes_since": 200})
-    rated = lists.rate_trends(counts)
-    assert rated["p_value"][0] is None and rated["trend"][0] is None
-    assert (np.diff(rated["trend"][1:]) > 0).all() and rated["trend"][3] == pytest.approx(4, rel=0.1)
-    assert (np.diff(rated["p_value"][1:]) < 0).all()
 
 
 def test_lists_have_the_titles_of_their_items_and_of_those_that_explain_them(by_model):

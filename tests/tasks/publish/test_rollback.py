@@ -104,16 +104,6 @@ def test_users_and_items_who_left_the_logs_do_not_matter(nights, copied):
         assert read_state(copied) == state and any(row[0] == LEFT for row in state[0]["recommendations"])
 
 
-def test_a_home_whose_path_looks_like_a_pattern_is_published_and_rolled_back(nights, tmp_path):
-    home = home_in(tmp_path / "shop [a-b]*")
-    shutil.copytree(nights[1], home.root, symlinks=True)
-    publish_second(home)
-    assert without_times(read_state(home)) == without_times(nights[2][1])
-    assert load(home.root, "small").recommend_for(NEWCOMER).height > 0
-    manual.roll_back(home, "back")
-    assert read_state(home) == nights[2][0] and load(home.root, "small").recommend_for("u1").height > 0
-
-
 def repair(home):
     """What the next command does before anything else."""
     with runs.record_run(home, "next", "backfill", {}):

@@ -15,7 +15,7 @@ from oneclass.tasks.recommend.companion import describe_items, has_like
 from oneclass.tasks.recommend.like_calibration import Calibrations, LikeCalibration
 from oneclass.tasks.stores import fits, matrices, warehouse
 from oneclass.tasks.stores.home import Home
-from tests.conftest import home_in
+from tests.conftest import home_in, query_rows
 from tests.tasks.conftest import publish_model
 
 HALVED = Calibrations(
@@ -37,9 +37,7 @@ def published(split_once, tmp_path_factory):
 
 
 def find_digest(home: Home, model: str) -> str:
-    with warehouse.open_warehouse(home, read_only=True) as connection:
-        query = "select distinct digest from operations.model_fits where model = ?"
-        ((digest,),) = connection.execute(query, [model]).fetchall()
+    ((digest,),) = query_rows(home, "select distinct digest from operations.model_fits where model = ?", model)
     return digest
 
 

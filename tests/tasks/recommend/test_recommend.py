@@ -21,7 +21,8 @@ from oneclass.tasks.errors import InputError
 from oneclass.tasks.publish.plan import PublicationPlan
 from oneclass.tasks.publish.stage import publish
 from oneclass.tasks.recommend import UnknownItems, ranking
-from oneclass.tasks.stores import checksums, warehouse
+from oneclass.tasks.stores import checksums
+from tests.conftest import query_rows
 from tests.tasks.conftest import SETTINGS, publish_model
 
 
@@ -127,12 +128,6 @@ def test_the_warning_is_of_the_line_that_asked(shop, ask):
     assert [warning.filename for warning in warned] == [__file__]
 
 
-def test_an_empty_history_gets_popular_items(shop):
-    popular = shop.items.sort("users", descending=True)["users"].head(5).to_list()
-    users = dict(zip(shop.items["item_id"], shop.items["users"], strict=True))
-    assert [users[item] for item in shop.recommend([], n=5)["item_id"]] == popular
-
-
 @pytest.mark.parametrize("model", ["mrf_dense", "slim", "wmf", "random_graph"])
 def test_similar_items_are_of_the_same_taste(by_model, model):
     found = by_model[1][model].similar_items("i3", n=4)
@@ -218,8 +213,6 @@ def test_a_publication_needs_no_store_and_no_warehouse(copied):
 
 def test_the_model_is_a_link_to_the_store_and_not_a_copy(by_model):
     home, _ = by_model
-    with warehouse.open_warehouse(home, read_only=True) as connection:
-        query = "select digest from operations.model_fits where model = 'mrf_dense'"
-        (digest,) = connection.execute(query).fetchone()
+    [(digest,), *_] = query_rows(home, "select digest from operations.model_fits where model = 'mrf_dense'")
     kept = home.models / "mrf_dense" / digest / "weights.npy"
     assert kept.samefile(home.publications / "of-mrf_dense" / "model" / "fit" / "weights.npy")

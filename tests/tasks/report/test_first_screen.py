@@ -25,9 +25,8 @@ from oneclass.tasks.report.tables import Column, Scale, render_cell
 from oneclass.tasks.report.warnings import collect_warnings
 from oneclass.tasks.rules.settings import DeclaredRules, Rules
 from oneclass.tasks.stores import runs, warehouse
-from oneclass.tasks.stores.home import Home, Limits
-from tests.conftest import home_in, two_tastes
-from tests.report_rows import BEGAN, MAIN, RUN, USERS, WORSE, fill_tables, query_rows
+from tests.conftest import home_in, query_rows, two_tastes
+from tests.report_rows import BEGAN, MAIN, RUN, USERS, WORSE, fill_home
 from tests.tasks.test_new_items import describe_items, publish_lists
 
 
@@ -139,17 +138,16 @@ def test_a_decision_is_told_in_a_shops_words(decision, why):
 
 def test_the_protocol_that_decided_is_the_one_shown_everywhere(tmp_path, undrawn):
     """What came next chooses the model that users never seen see second; its figures are the page's."""
-    home = Home(tmp_path, "small", Limits(threads=1, memory=1 << 30))
-    with warehouse.open_warehouse(home) as connection:
-        fill_tables(connection)
-        connection.execute("""
-            insert into evaluation.metrics
-                select run_id, 'next_events', model, score, metric, if(model = 'mrf_dense', 0.9, value / 2), * exclude
-                    (run_id, protocol, model, score, metric, value)
-                from evaluation.metrics where protocol = 'strong_generalization'""")
-        connection.execute("update operations.promotions set challenger = 'mrf_dense/score' where run_id = ?", [RUN])
-        quality = "select value from evaluation.metrics where (run_id, protocol, model, metric) = (?, ?, ?, 'ndcg@100')"
-        [popularity] = connection.execute(quality, [RUN, "next_events", "popularity"]).fetchone()
+    home = fill_home(
+        tmp_path,
+        """insert into evaluation.metrics
+            select run_id, 'next_events', model, score, metric, if(model = 'mrf_dense', 0.9, value / 2), * exclude
+                (run_id, protocol, model, score, metric, value)
+            from evaluation.metrics where protocol = 'strong_generalization'""",
+        f"update operations.promotions set challenger = 'mrf_dense/score' where run_id = '{RUN}'",
+    )
+    quality = "select value from evaluation.metrics where (run_id, protocol, model, metric) = (?, ?, ?, 'ndcg@100')"
+    [(popularity,)] = query_rows(home, quality, RUN, "next_events", "popularity")
     report(home, RUN)
     home_page.write_home_page(home)
     page = (home.report / "index.html").read_text().replace("\N{NO-BREAK SPACE}", " ")
@@ -172,15 +170,13 @@ def test_the_protocol_that_decided_is_the_one_shown_everywhere(tmp_path, undrawn
 
 def test_the_card_of_a_night_says_what_that_night_read(tmp_path):
     """Two runs of one date are one night in `operations.nights`; the second read nothing."""
-    home = Home(tmp_path, "small", Limits(threads=1, memory=1 << 30))
 
     def describe_volume(connection, run_id):
         tables = RunTables(connection, run_id)
         card = build_volume_card(tables.as_rows("overview")[0], tables("events_by_night"))
         return f"{card.figure} {card.small}. {card.note}"
 
-    with warehouse.open_warehouse(home) as connection:
-        fill_tables(connection)
+    with warehouse.open_warehouse(fill_home(tmp_path)) as connection:
         assert describe_volume(connection, RUN).startswith("12,345 new events. From 1\N{NO-BREAK SPACE}log file. 1,180")
         connection.execute(
             f"insert into operations.runs select 'again', * exclude run_id from operations.runs where run_id = '{RUN}'"
@@ -219,9 +215,7 @@ def test_pinned_and_new_items_are_marked_in_lists_and_search(tmp_path, undrawn, 
 
 
 def test_what_a_run_found_wrong_is_told_with_its_figures(tmp_path, undrawn):
-    home = Home(tmp_path, "small", Limits(threads=1, memory=1 << 30))
-    with warehouse.open_warehouse(home) as connection:
-        fill_tables(connection)
+    home = fill_home(tmp_path)
     runs.record_alarm(home, RUN, "the catalogue lacks 12 items, which have 31 % of the likes.")
     report(home, RUN)
     look = (home.report / "index.html").read_text().split('id="look"')[1].split("</ul>")[0]
@@ -248,11 +242,8 @@ def test_alarms_are_in_proportion():
 def test_four_bad_lines_are_a_footnote_of_the_page(undrawn, tmp_path, page):
     assert "Not read: orders.csv: is &lt;empty&gt;" in page.split('id="look"')[1].split("</ul>")[0]
     assert 'id="look"' in page and "could not be read" not in page.split('id="look"')[1].split("</ul>")[0]
-    home = Home(tmp_path, "sound", Limits(threads=1, memory=1 << 30))
-    with warehouse.open_warehouse(home) as connection:
-        fill_tables(connection)
-        connection.execute("update operations.contract_results set success = true")
-        connection.execute("delete from operations.arrivals")
+    sound = "update operations.contract_results set success = true", "delete from operations.arrivals"
+    home = fill_home(tmp_path, *sound)
     runs = home.report / "runs"
     runs.mkdir(parents=True)
     names = [f"2026-10-{day:02}T030000" for day in range(1, 32)]
@@ -295,9 +286,7 @@ def test_sample_users_are_five_spread_over_the_lengths_of_history(home, page):
 
 @pytest.mark.slow
 def test_titles_stand_for_ids_and_are_escaped(undrawn, tmp_path):
-    home = Home(tmp_path, "titled", Limits(threads=1, memory=1 << 30))
-    with warehouse.open_warehouse(home) as connection:
-        fill_tables(connection)
+    home = fill_home(tmp_path)
     model = home.publications / "one" / "model"
     model.mkdir(parents=True)
     titles = {"item_id": [f"i{at}" for at in range(30)], "title": [f"<b>Film {at}</b> & more" for at in range(30)]}
@@ -310,10 +299,7 @@ def test_titles_stand_for_ids_and_are_escaped(undrawn, tmp_path):
 
 @pytest.mark.slow
 def test_a_run_that_recommends_nothing_has_no_sample_users(undrawn, tmp_path):
-    home = Home(tmp_path, "given", Limits(threads=1, memory=1 << 30))
-    with warehouse.open_warehouse(home) as connection:
-        fill_tables(connection)
-        connection.execute("delete from operations.promotions where run_id = ?", [RUN])
+    home = fill_home(tmp_path, f"delete from operations.promotions where run_id = '{RUN}'")
     report(home, RUN)
     page = (home.report / "index.html").read_text()
     assert "<article" not in page and 'class="samples"' not in page

@@ -17,7 +17,8 @@ from oneclass.tasks.report.headline import load_leaderboards
 from oneclass.tasks.report.run_tables import RunTables
 from oneclass.tasks.stores import runs, warehouse
 from oneclass.tasks.stores.home import Home, Limits
-from tests.report_rows import BEFORE, BEGAN, MAIN, RUN, SEEN_ITEMS_REASON, fill_tables, query_rows
+from tests.conftest import query_rows
+from tests.report_rows import BEFORE, BEGAN, MAIN, RUN, SEEN_ITEMS_REASON, fill_home
 
 CHANGED = f"""
     select protocol, metric, model, score, b.value, n.value, n.value - b.value,
@@ -307,9 +308,8 @@ def test_calibration_is_drawn_as_it_is(home, figures):
 @pytest.mark.slow
 def test_a_run_that_evaluated_nothing_is_not_the_last_run(tmp_path, home):
     """A tune between two runs: changes are relative to the run before it, as if there had been none."""
-    other = Home(tmp_path, "small", Limits(threads=1, memory=1 << 30))
+    other = fill_home(tmp_path)
     with warehouse.open_warehouse(other) as connection:
-        fill_tables(connection)
         for name, hours, state in (("a-tune", 3, "completed"), ("cut-off", 2, "failed")):
             connection.execute(
                 "insert into operations.runs values (?, 'tune', 'small', ?, ?, ?, '{\"trials\": 9}', '0.1.0+other')",
@@ -338,14 +338,14 @@ def test_an_empty_warehouse_says_why_nothing_is_there(tmp_path):
 
 @pytest.mark.slow
 def test_single_bins_and_missing_values_are_drawn(tmp_path):
-    home = Home(tmp_path, "tiny", Limits(threads=1, memory=1 << 30))
-    with warehouse.open_warehouse(home) as connection:
-        fill_tables(connection)
-        connection.execute("delete from evaluation.ranks_by_degree where degree_low <> 1")
-        connection.execute("update evaluation.metrics set standard_error = null")
-        connection.execute("update diagnostics.power_law_fits set exponent = null, cutoff = null, p_value = null")
-        connection.execute("update diagnostics.degrees set degree = 7")
-        connection.execute("delete from operations.model_fits")
+    home = fill_home(
+        tmp_path,
+        "delete from evaluation.ranks_by_degree where degree_low <> 1",
+        "update evaluation.metrics set standard_error = null",
+        "update diagnostics.power_law_fits set exponent = null, cutoff = null, p_value = null",
+        "update diagnostics.degrees set degree = 7",
+        "delete from operations.model_fits",
+    )
     report(home, RUN)
     page = (home.report / "index.html").read_text()
     assert "nearly the same degree" in page and "nan" not in re.sub(r"<svg.*?</svg>", "", page, flags=re.DOTALL)

@@ -60,7 +60,6 @@ def test_a_batch_answers_as_single_requests_and_python_do(copied, ask):
         ({"queries": [{"user": "u7"}] * 20, "n": 501}, "20 lists have 10,020 items, more than 10,000"),
         ({"queries": [{"user": "u7", "items": ["i1"]}]}, "give either `user`, or the items"),
         ({"queries": [{}]}, "give either `user`, or the items"),
-        ({"queries": [{"user": "u7"}], "top": 5}, "Extra inputs are not permitted"),
         ({"queries": [{"user": "u7"}], "n": 0}, "greater than or equal to 1"),
     ],
 )

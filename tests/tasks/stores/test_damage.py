@@ -1,7 +1,6 @@
 """Damage to stored files, of every kind and to every file: it is seen, named, and what was damaged is made anew."""
 
 import os
-import random
 
 import numpy as np
 import pytest
@@ -10,6 +9,7 @@ from scipy.sparse import csr_matrix
 from oneclass.models.popularity import Popularity
 from oneclass.tasks.stores import checksums, fits, matrices
 from oneclass.tasks.stores.matrices import Part, SplitMatrices
+from tests.conftest import flip_bit
 
 GRAPH = csr_matrix(np.array([[1, 1, 0], [1, 0, 2], [0, 0, 1]], dtype=np.float32))
 TARGETS = csr_matrix(np.array([[0, 0, 1], [0, 1, 0], [1, 0, 0]], dtype=np.float32))
@@ -24,30 +24,12 @@ SPLIT = SplitMatrices(
 )
 
 
-def flip_bit(file):
-    data = bytearray(file.read_bytes())
-    data[random.Random(file.name).randrange(len(data))] ^= 1
-    file.write_bytes(data)
-
-
 def flip_at_the_same_time(file):
     """Damage a file silently, as a disk does."""
     before = file.stat()
     flip_bit(file)
     os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
     checksums._hash_cache.clear()  # another process reads it
-
-
-def truncate_file(file):
-    file.write_bytes(file.read_bytes()[:-1])
-
-
-def remove_file(file):
-    file.unlink()
-
-
-def empty_file(file):
-    file.write_bytes(b"")
 
 
 def into_folder(file):
@@ -61,26 +43,18 @@ def forbid_reading(file):
     file.chmod(0)
 
 
-def overwrite_file(file):
-    file.write_text('{"facts": {}, "files"' if file.suffix == ".json" else "[]")
-
-
-def add_another(file):
-    (file.parent / f"more-{file.name}").write_bytes(b"more")
-
-
-DAMAGES = [
-    flip_bit,
-    flip_at_the_same_time,
-    truncate_file,
-    remove_file,
-    empty_file,
-    into_folder,
-    forbid_reading,
-    overwrite_file,
-    add_another,
-]
-every_damage = pytest.mark.parametrize("damage", DAMAGES, ids=lambda one: one.__name__)
+DAMAGES = {
+    "flipped": flip_bit,
+    "flipped at the same time": flip_at_the_same_time,
+    "truncated": lambda file: file.write_bytes(file.read_bytes()[:-1]),
+    "removed": lambda file: file.unlink(),
+    "empty": lambda file: file.write_bytes(b""),
+    "folder": into_folder,
+    "forbidden": forbid_reading,
+    "overwritten": lambda file: file.write_text('{"facts": {}, "files"' if file.suffix == ".json" else "[]"),
+    "another beside it": lambda file: (file.parent / f"more-{file.name}").write_bytes(b"more"),
+}
+every_damage = pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
 
 
 def read_bytes(folder):

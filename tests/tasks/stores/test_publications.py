@@ -3,7 +3,7 @@
 import pytest
 
 from oneclass.tasks.stores import checksums, publications, warehouse
-from tests.conftest import make_current, query_rows
+from tests.conftest import flip_bit, make_current, query_rows
 
 RUNS = ("first", "second", "third")
 
@@ -43,8 +43,7 @@ def is_current(home, run_id):
 
 
 def damage(home, run_id, file=publications.DATABASE_FILE):
-    path = home.publications / run_id / file
-    path.write_bytes(bytes([path.read_bytes()[0] ^ 1]) + path.read_bytes()[1:])
+    flip_bit(home.publications / run_id / file)
 
 
 def test_nothing_is_repaired_in_a_sound_home(published):
@@ -94,20 +93,3 @@ def test_what_the_link_shows_is_recorded_where_the_warehouse_has_no_record(publi
         connection.execute("delete from operations.publications")
         connection.execute("delete from published.recommendations")
     assert repair(published) == [] and is_current(published, "third")
-
-
-def make_new_current(home):
-    with warehouse.open_warehouse(home) as connection:
-        connection.begin()
-        folder = write_publication(connection, home, "new")
-        publications.record_new(connection, home, folder, {"fits": []})
-        connection.commit()
-        publications.show_current(connection, home)
-
-
-def make_first_current(home):
-    with warehouse.open_warehouse(home) as connection:
-        connection.begin()
-        publications.record_earlier(connection, home, "first")
-        connection.commit()
-        publications.show_current(connection, home)

@@ -13,6 +13,7 @@ from oneclass.tasks.publish.plan import PublicationPlan
 from oneclass.tasks.publish.stage import publish
 from oneclass.tasks.stores import checksums, publications, runs, warehouse
 from oneclass.tasks.stores.publications import DATABASE_FILE
+from tests.conftest import flip_bit
 
 LOOP = """
 import os, sys, time
@@ -116,10 +117,7 @@ def test_readers_of_one_publication_share_it_without_write_access(home):
 @pytest.mark.parametrize("name", ["evaluation.csv", "published.duckdb", "manifest.json"])
 def test_a_publication_with_one_byte_flipped_is_not_trusted(home, name):
     publish_rows(home, "run", 2)
-    file = home.published / name
-    data = bytearray(file.read_bytes())
-    data[len(data) // 2] ^= 1
-    file.write_bytes(data)
+    flip_bit(home.published / name)
     with (
         pytest.raises(checksums.DamagedFile, match=f"{name}: is damaged.*not trusted"),
         publications.open_published_tables(home),
@@ -135,21 +133,6 @@ def test_a_folder_in_the_links_place_is_set_aside(home, caplog):
     publish_rows(home, "second", 1)
     assert home.published.is_symlink() and "is not a link" in caplog.text
     assert len(list(home.folder.glob("published.*.set-aside/published.duckdb"))) == 1
-
-
-@pytest.mark.slow
-def test_the_fits_behind_a_publication_are_known_by_its_record(home):
-    publish_rows(home, "first", 1)
-    with warehouse.open_warehouse(home) as connection:
-        row = ["second", "leave_one_out", "m", "d" * 16, 1, 1, 1]
-        connection.execute("insert into operations.model_fits values (?, ?, ?, ?, ?, ?, ?)", row)
-    publish_rows(home, "second", 1)
-    assert publications.list_used_fits(home) == {("m", "d" * 16)}
-    for run_id in ("third", "fourth"):
-        publish_rows(home, run_id, 1)
-        assert publications.list_used_fits(home) == {("m", "d" * 16)}  # the last three publications stay
-    publish_rows(home, "fifth", 1)
-    assert publications.list_used_fits(home) == set()
 
 
 def test_the_published_tables_are_readable_from_duckdb_1_2_on(by_model):

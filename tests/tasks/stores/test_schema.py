@@ -108,11 +108,6 @@ def test_the_days_of_availability_windows_stay_as_dates(older):
     assert found == [(["date", "category"],)]
 
 
-def test_an_older_home_takes_a_run(older):
-    with runs.record_run(older, "new", "backfill", {}):
-        assert binarize(older, BinarizeSettings(), "new").edges == 12
-
-
 def test_an_older_homes_given_split_has_no_places_and_is_tuned_on_a_draw(older, caplog):
     with duckdb.connect(str(older.warehouse)) as connection:
         connection.execute("insert into operations.log_files values (2, 'test', 'other', 1, 1, 0, now()::timestamp)")
@@ -122,14 +117,6 @@ def test_an_older_homes_given_split_has_no_places_and_is_tuned_on_a_draw(older, 
         digests = split(older, "new", SplitPlan(SplitSettings(), ["given"], seed=0, given_files=([1], [2]))).digests
     assert matrices.load_split(older, digests["given"]).latest_mask is None
     assert "given, validation: drawn at random, for the training file has neither places" in caplog.text
-
-
-def test_what_only_reads_an_older_home_says_what_updates_it(older):
-    with (
-        pytest.raises(InputError, match=r"Any run on small updates it\.\n.*schema_version"),
-        warehouse.open_warehouse(older, read_only=True) as connection,
-    ):
-        connection.execute("from operations.schema_version")
 
 
 @pytest.mark.parametrize("read_only", [True, False])

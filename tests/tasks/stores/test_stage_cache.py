@@ -80,9 +80,8 @@ def test_a_night_with_nothing_new_redoes_nothing(home, log_events, redone):
     assert redone == ["binarize", "split", "diagnose"]
     assert run_stages(home) == first and tables(home) == before
     assert redone == ["binarize", "split", "diagnose"]
-    with warehouse.open_warehouse(home, read_only=True) as connection:
-        checked = "select stage, count(*) from operations.contract_results group by stage, rule having count(*) = 2"
-        assert {stage for stage, _ in connection.execute(checked).fetchall()} >= {"binarize", "split", "diagnose"}
+    checked = "select stage, count(*) from operations.contract_results group by stage, rule having count(*) = 2"
+    assert {stage for stage, _ in query_rows(home, checked)} >= {"binarize", "split", "diagnose"}
 
 
 def test_a_night_with_something_new_comes_out_as_from_nothing(home, log_events, redone, tmp_path):

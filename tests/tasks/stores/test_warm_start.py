@@ -6,23 +6,18 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from oneclass.models.evaluation import metrics
-from oneclass.models.evaluation.ranking import rank_targets
 from oneclass.models.fit_options import FitOptions, Start
 from oneclass.models.paired_symbols.model import PairedSymbols, PairedSymbolsSettings
 from oneclass.models.registry import MODELS
-from oneclass.tasks import datasets
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
-from oneclass.tasks.demo.story import DemoSettings, make_demo
-from oneclass.tasks.ingest.stage import ingest
 from oneclass.tasks.protocols import ALL_EDGES
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import SplitPlan, split
 from oneclass.tasks.stores import fits, matrices, runs, warehouse
 from oneclass.tasks.stores.matrices import Part
 from oneclass.tasks.stores.warm_start import build_start
-from tests.conftest import home_in, query_rows, two_tastes
+from tests.conftest import two_tastes
 from tests.tasks.conftest import train_model
 
 pytestmark = pytest.mark.slow
@@ -81,34 +76,18 @@ def test_a_night_with_nothing_new_takes_the_fit_from_the_store(home, first):
     assert run_night(home, "second")[0].digest == first[0].digest
 
 
-def test_without_warm_start_a_fit_does_not_depend_on_the_last(home, log_events, first):
+@pytest.mark.parametrize("reason", ["not asked for", "numbered anew", "damaged"])
+def test_a_fit_that_cannot_begin_at_the_last_begins_afresh(home, log_events, first, caplog, reason):
     log_events(draw_events(range(35, 50)), file_id=2)
-    fit, split_now = run_night(home, "second", warm=False)
-    assert np.array_equal(
-        load_fit(home, fit).scores(split_now.train),
-        PairedSymbols(SETTINGS, seed=0).fit(split_now.train).scores(split_now.train),
-    )
-
-
-def test_a_new_numbering_begins_afresh(home, log_events, first, caplog):
-    with warehouse.open_warehouse(home) as connection:
-        connection.execute("delete from raw.events where user_id = 'u0'")  # every later user moves up by one
-    fit, split_now = run_night(home, "second")
-    assert "numbered anew" in caplog.text
-    assert np.array_equal(
-        load_fit(home, fit).scores(split_now.train),
-        PairedSymbols(SETTINGS, seed=0).fit(split_now.train).scores(split_now.train),
-    )
-
-
-def test_a_damaged_fit_is_not_begun_from(home, log_events, first):
-    log_events(draw_events(range(35, 50)), file_id=2)
-    (home.models / "paired_symbols" / first[0].digest / "fit.json").write_text("{}")
-    fit, split_now = run_night(home, "second")
-    assert np.array_equal(
-        load_fit(home, fit).scores(split_now.train),
-        PairedSymbols(SETTINGS, seed=0).fit(split_now.train).scores(split_now.train),
-    )
+    if reason == "numbered anew":
+        with warehouse.open_warehouse(home) as connection:
+            connection.execute("delete from raw.events where user_id = 'u0'")  # every later user moves up by one
+    if reason == "damaged":
+        (home.models / "paired_symbols" / first[0].digest / "fit.json").write_text("{}")
+    fit, split_now = run_night(home, "second", warm=reason != "not asked for")
+    assert ("numbered anew" in caplog.text) == (reason == "numbered anew")
+    afresh = PairedSymbols(SETTINGS, seed=0).fit(split_now.train)
+    assert np.array_equal(load_fit(home, fit).scores(split_now.train), afresh.scores(split_now.train))
 
 
 @pytest.mark.parametrize("protocol", ["leave_one_out", "strong_generalization"])
@@ -142,42 +121,6 @@ def test_a_user_whose_only_like_is_left_out_now_begins_as_a_new_one(home, log_ev
     start = Start(load_fit(home, first), np.where(np.isin(users, whose[swapped]), -1, users), np.append(items[:31], -1))
     expected = PairedSymbols(SETTINGS, seed=0).fit(today.train, FitOptions(start=start))
     assert np.array_equal(load_fit(home, fit).scores(today.train), expected.scores(today.train))
-
-
-def test_a_night_of_the_demo_ranks_as_a_fit_from_nothing_after_less_than_half_the_passes(home, log_events, tmp_path):
-    """Splits are those of the pipeline."""
-    likes, settings = _demo_likes(tmp_path), MODELS["hpf"].Settings(factors=8)
-    yesterday = round(0.99 * len(likes))
-    log_events(likes[:yesterday])
-    as_hpf = {"model": "hpf", "protocol": "leave_one_out", "of": settings}
-    run_night(home, "first", **as_hpf)
-    log_events(likes[yesterday:], file_id=2)
-    warm, today = run_night(home, "second", **as_hpf)
-    cold, _ = run_night(home, "third", warm=False, **as_hpf)
-    loaded = [MODELS["hpf"].load(home.models / "hpf" / fit.digest) for fit in (warm, cold)]
-    assert len(loaded[0].bounds) < len(loaded[1].bounds) / 2
-    part = today.parts["test"]
-    of_users = [
-        metrics.compute_user_metrics(
-            rank_targets(model.scores(part.histories, users=part.rows), part.histories, part.targets)
-        )["mean_rank"]
-        for model in loaded
-    ]
-    difference = metrics.mean_and_error(of_users[0] - of_users[1])
-    assert difference.value > -metrics.mean_and_error(of_users[1]).standard_error
-
-
-def _demo_likes(folder):
-    """The likes of a small demo, in the order of their times."""
-    home = home_in(folder / "demo")
-    ingest(
-        home,
-        datasets.load_dataset("demo", home.root),
-        make_demo(home, DemoSettings(users=400, items=200, likes=9_000), 0),
-        "run",
-    )
-    asked = "select user_id, item_id, value from raw.events where value >= 4 order by occurred_at, user_id, item_id"
-    return query_rows(home, asked)
 
 
 WMF_SETTINGS = MODELS["wmf"].Settings(factors=4, iterations=1)
