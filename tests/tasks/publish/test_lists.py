@@ -147,16 +147,6 @@ def test_a_window_longer_than_the_log_has_no_trends_and_nothing_new(home, log_ev
     assert store_lists(home, windows=(60,)).keys() == {("popular", 60)}
 
 
-def test_an_item_is_as_old_as_its_first_event_of_any_kind(home, log_events):
-    """i1 was rated low before anybody liked it."""
-    events = [(f"u{day % 9}", "i0", 5, START + timedelta(days=day)) for day in range(50)]
-    events += [("u1", "i1", 1, START), *((f"u{n}", f"i{n}", 5, START + timedelta(days=45)) for n in (1, 2))]
-    log_events(events)
-    binarize(home, BinarizeSettings(threshold=4), "run")
-    [row] = store_lists(home)["new", 20]
-    assert (row["item_id"], row["value"], row["users"]) == ("i2", 4, 1)
-
-
 def test_categories_have_lists_of_their_own(home, tmp_path):
     """i0 and i2 are in `a`, i1 and i2 in `b`, the department of i1 is `c`; i3 has no category."""
     table = "item_id,department,genres\ni0,,a\ni1,c,b\ni2,,a| b\ni3,,\n"
