@@ -4,7 +4,6 @@ Metrics are at any k and by location.
 """
 
 import importlib
-import re
 import shutil
 import sys
 
@@ -27,7 +26,6 @@ from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import SplitPlan, split
 from tests.conftest import home_in, query_rows
 from tests.tasks.conftest import train_model
-from tests.typed import read_page
 
 USERS, ITEMS = 150, 70
 ESTIMATORS = {"popularity": oneclass.Popularity(), "mrf_dense": oneclass.MRFDense(l2=5.0)}
@@ -184,19 +182,6 @@ def test_other_metrics_or_another_source_are_evaluated_anew(shop, field_metrics)
         assert (found, value is None) == (count, count == 0)
 
 
-def test_a_function_is_asked_about_the_targets_of_test_users_alone(shop, field_metrics):
-    home, _ = shop
-    field_metrics.write_text(
-        "ASKED = []\n\ndef first_place(user):\n    ASKED.append(user)\n    return user.places[0]\n"
-    )
-    settings = {"held_out_share": 0.2, "min_validation_users": 0}
-    run_stages(home, "strong_generalization", settings=settings, metrics=["field_metrics:first_place"])
-    asked = importlib.import_module("field_metrics").ASKED
-    targets = "from splits.strong_generalization where part = 'test' and role = 'target'"
-    expected = query_rows(home, f"select user_id, list_sort(list(item_id)) {targets} group by user_id order by user_id")
-    assert sorted((user.user_id, sorted(user.targets)) for user in asked) == expected and len(expected) > 10
-
-
 @pytest.mark.parametrize(
     ("name", "message"),
     [
@@ -208,16 +193,6 @@ def test_a_function_is_asked_about_the_targets_of_test_users_alone(shop, field_m
 def test_a_failing_function_is_named_with_the_user(shop, field_metrics, name, message):
     with pytest.raises(InputError, match=message):
         run_stages(shop[0], "leave_one_out", metrics=[f"field_metrics:{name}"])
-
-
-def test_the_functions_of_the_guide_run_in_a_run(shop, field_metrics):
-    home, _ = shop
-    guide = read_page("docs/how-to/library.md").partition("### Metrics of your own")[2]
-    field_metrics.write_text(re.search(r"^```python\n(.*?)^```$", guide, re.MULTILINE | re.DOTALL)[1])
-    run_stages(home, "leave_one_out", metrics=["field_metrics:first_place", "field_metrics:early_hits", "precision@7"])
-    # each user has one target, so that none has ten
-    found = load_rows(home, "metric like 'field%' or metric = 'precision@7'", "metric", "metrics")
-    assert sorted(found) == [("field_metrics:first_place",), ("precision@7",)]
 
 
 def test_metrics_that_cannot_be_found_are_refused(field_metrics):

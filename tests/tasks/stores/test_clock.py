@@ -52,24 +52,14 @@ def test_the_next_run_puts_it_right_and_tells_of_it(nights, caplog):
     assert query_rows(nights, "select count(*) from operations.alarms") == [(1,)]
 
 
-def test_a_first_run_in_the_future_is_set_to_the_time_at_which_it_is_found(home):
+@pytest.mark.parametrize(("began", "alarms"), [(datetime(2031, 5, 6), 1), (NOW + timedelta(seconds=20), 0)])
+def test_a_first_run_far_in_the_future_is_set_to_the_time_at_which_it_is_found(home, began, alarms):
+    """Clocks that differ by seconds are no alarm."""
     with warehouse.open_warehouse(home) as connection:
-        connection.execute(
-            "insert into operations.runs values ('only', ?, 'small', '2031-05-06', null, 'completed', '{}', '')", [FLOW]
-        )
+        row = [FLOW, began]
+        connection.execute("insert into operations.runs values ('a', ?, 'small', ?, null, 'completed', '{}', '')", row)
     with runs.record_run(home, "next", FLOW, {}):
         pass
-    [(only, following)] = query_rows(home, "select min(started_at), max(started_at) from operations.runs")
-    assert timedelta() <= following - only < timedelta(minutes=1)
-
-
-def test_clocks_that_differ_by_seconds_are_no_alarm(home):
-    soon = NOW + timedelta(seconds=20)
-    with warehouse.open_warehouse(home) as connection:
-        connection.execute(
-            "insert into operations.runs values ('other', ?, 'small', ?, null, 'completed', '{}', '')", [FLOW, soon]
-        )
-    with runs.record_run(home, "next", FLOW, {}):
-        pass
-    assert query_rows(home, "select count(*) from operations.alarms") == [(0,)]
-    assert query_rows(home, "select started_at from operations.runs where run_id = 'other'") == [(soon,)]
+    assert query_rows(home, "select count(*) from operations.alarms") == [(alarms,)]
+    (first,), (following,) = query_rows(home, "select started_at from operations.runs order by run_id")
+    assert timedelta() <= following - first < timedelta(minutes=1) if alarms else first == began

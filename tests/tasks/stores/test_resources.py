@@ -15,24 +15,17 @@ from tests.short_memory import limit_memory
 ROOM = 100 << 20
 
 
-def test_a_model_that_needs_more_than_there_is_is_refused_before_it_begins():
+@pytest.mark.parametrize(("needed", "said"), [(5_000_000_000, "5.1 GB"), (60_000_000, "116 MB")])
+def test_a_model_that_needs_more_than_there_is_is_refused_before_it_begins(needed, said):
+    """What the kernels of a fit take counts too."""
     with (
         limit_memory(ROOM),
-        pytest.raises(OneclassError, match=r"m: needs about 5.1 GB of memory, and \d+ MB are free of"),
-        memory_errors.guard_model_memory("m", 5_000_000_000),
+        pytest.raises(OneclassError, match=rf"m: needs about {said} of memory, and \d+ MB are free of"),
+        memory_errors.guard_model_memory("m", needed),
     ):
         raise AssertionError("it began")
     with limit_memory(ROOM), memory_errors.guard_model_memory("m", ROOM // 4):
         pass
-
-
-def test_what_the_kernels_of_a_fit_take_counts_too():
-    with (
-        limit_memory(ROOM),
-        pytest.raises(OneclassError, match="m: needs about 116 MB of memory"),
-        memory_errors.guard_model_memory("m", 60 * 10**6),
-    ):
-        raise AssertionError("it began")
 
 
 def test_a_model_that_runs_out_of_memory_is_named_with_what_there_is_and_the_error_holds_nothing():
