@@ -167,22 +167,6 @@ def test_the_lists_of_all_folds_are_counted_together(evaluated_once):
     assert found["novelty@20"] == (pytest.approx(np.mean(novelty)), len(novelty))
 
 
-def test_every_user_is_tested_once_by_models_that_did_not_see_them(home, likes):
-    digests = split_log(home)
-    names = list_splits(PROTOCOL, digests)
-    assert names == [f"{PROTOCOL}_fold_{number}" for number in range(1, 6)] and PROTOCOL not in digests
-    tested = []
-    for name in names:
-        fold = matrices.load_split(home, digests[name])
-        tested += fold.parts["test"].users.tolist()
-        assert not set(fold.users) & set(fold.parts["test"].users)
-        assert (fold.parts["validation"].targets != fold.parts["test"].targets).nnz == 0
-    assert sorted(tested) == sorted(set(tested)) and len(tested) > 140
-    roles = query_rows(home, "select part, role, count(*) from splits.strong_generalization group by all")
-    assert {part for part, *_ in roles} == {"test"} and "fit" not in {role for _, role, _ in roles}
-    assert sum(count for *_, count in roles) == sum(map(len, likes.values()))
-
-
 def test_folds_are_for_logs_below_the_bound(home, likes):
     held_out = split_log(home, min_validation_users=0)
     part = matrices.load_split(home, held_out[PROTOCOL]).parts["validation"]
