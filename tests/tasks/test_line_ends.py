@@ -46,16 +46,12 @@ def draw_lines(order, seed, users=300, items=200):
     return found
 
 
-def write_lines(folder, name, of_users):
-    file = folder / name
-    file.write_text("".join(" ".join(map(str, [user, *items])) + "\n" for user, items in of_users.items()))
-    return file
-
-
-def split_lines(home, folder, train, validation_="auto", seed=1, test=None):
-    """The digest of the given split of a file of such lines."""
-    test = test or {user: [1000 + user % 7] for user in train}
-    files = [write_lines(folder, "train.txt", train), write_lines(folder, "test.txt", test)]
+def split_lines(home, folder, train, validation_="auto", seed=1, more=()):
+    """The digest of the given split of a file of such lines, and more (user, items) below them."""
+    files = [folder / "train.txt", folder / "test.txt"]
+    test = [(user, [1000 + user % 7]) for user in train]
+    for file, lines in zip(files, ([*train.items(), *more], test), strict=True):
+        file.write_text("".join(" ".join(map(str, [user, *items])) + "\n" for user, items in lines))
     ids = [[one.file_id] for one in ingest(home, LISTS, files, uuid.uuid4().hex)]
     binarize(home, BinarizeSettings(), "run")
     settings = SplitSettings(validation=validation_)
@@ -89,15 +85,7 @@ def test_line_end_takes_exactly_the_last_items_of_each_line(home, tmp_path):
 
 def test_a_user_with_several_lines_has_them_one_after_the_other(home, tmp_path):
     train = draw_lines(SHUFFLED, 2)
-    file = write_lines(tmp_path, "train.txt", train)
-    more = {user: [500 + user] for user in train}
-    again = write_lines(tmp_path, "more.txt", more)
-    file.write_text(file.read_text() + again.read_text())
-    files = [file, write_lines(tmp_path, "test.txt", {0: [7]})]
-    ids = [[one.file_id] for one in ingest(home, LISTS, files, "run")]
-    binarize(home, BinarizeSettings(), "run")
-    settings = SplitSettings(validation="latest")
-    digest = split(home, "run", SplitPlan(settings, ["given"], seed=1, given_files=ids)).digests["given"]
+    digest = split_lines(home, tmp_path, train, "latest", more=[(user, [500 + user]) for user in train])
     found = load_validation(home, "given", digest, 1)
     ends = items_by_user(home, found.part.targets, found.part.users)
     assert ends.keys() == train.keys() and all(500 + user in items for user, items in ends.items())
