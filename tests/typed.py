@@ -53,5 +53,7 @@ def serve_line(line: str, *more: str) -> Iterator[tuple[subprocess.Popen, str]]:
     """The server of a command, in a process of its own, once it answers; and its address."""
     command = [sys.executable, *shlex.split(line)[1:], *more]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=ELSEWHERE) as server:
-        yield server, re.search(r"http://\S+(?=/docs)", server.stdout.readline())[0]
-        server.terminate()
+        try:
+            yield server, re.search(r"http://\S+(?=/docs)", server.stdout.readline())[0]
+        finally:
+            server.terminate()

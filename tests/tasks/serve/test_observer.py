@@ -2,10 +2,7 @@
 
 import json
 import os
-import re
 import signal
-import subprocess
-import sys
 import urllib.request
 from pathlib import Path
 
@@ -15,7 +12,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from oneclass.tasks.serve.app import create_app
 from oneclass.tasks.stores.home import Home
 from tests.tasks.serve.test_list_routes import Asker
-from tests.typed import ELSEWHERE, ROOT
+from tests.typed import serve_line
+
+SERVE = "python -m flows.serve --dataset small --port 0"
 
 
 def parse_samples(text):
@@ -77,47 +76,37 @@ def test_the_access_log_has_a_line_per_request_and_no_query(copied, tmp_path):
 
 @pytest.mark.slow
 def test_the_access_log_goes_to_standard_output_line_by_line(copied):
-    command = [sys.executable, "-m", "flows.serve", "--dataset", "small", "--home", str(copied.root), "--port", "0"]
-    more = ["--access-log=-"]
-    with subprocess.Popen([*command, *more], stdout=subprocess.PIPE, text=True, env=ELSEWHERE, cwd=ROOT) as server:
-        try:
-            address = re.search(r"http://\S+(?=/docs)", server.stdout.readline())[0]
-            urllib.request.urlopen(f"{address}/live", timeout=60).close()
-            assert json.loads(server.stdout.readline())["path"] == "/live"
-        finally:
-            server.send_signal(signal.SIGINT)
+    with serve_line(SERVE, "--home", str(copied.root), "--access-log=-") as (server, address):
+        urllib.request.urlopen(f"{address}/live", timeout=60).close()
+        assert json.loads(server.stdout.readline())["path"] == "/live"
+        server.send_signal(signal.SIGINT)
         assert server.stdout.read() == "" and server.wait(60) == 130  # of Ctrl-C
 
 
 @pytest.mark.slow
 def test_several_processes_answer_and_their_metrics_are_added_up(copied, tmp_path):
     log = tmp_path / "access.jsonl"
-    command = [sys.executable, "-m", "flows.serve", "--dataset", "small", "--home", str(copied.root), "--port", "0"]
-    more = ["--workers", "2", "--access-log", str(log)]
-    with subprocess.Popen([*command, *more], stdout=subprocess.PIPE, text=True, env=ELSEWHERE, cwd=ROOT) as server:
-        try:
-            address = re.search(r"http://\S+(?=/docs)", server.stdout.readline())[0]
+    more = ["--home", str(copied.root), "--workers", "2", "--access-log", str(log)]
+    with serve_line(SERVE, *more) as (server, address):
 
-            def read(path):
-                with urllib.request.urlopen(address + path, timeout=60) as answer:
-                    return answer.read().decode()
+        def read(path):
+            with urllib.request.urlopen(address + path, timeout=60) as answer:
+                return answer.read().decode()
 
-            read("/ready")
-            for number in range(40):
-                assert json.loads(read(f"/recommend?user=u{number}"))["items"]
-            children = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()
-            found = parse_samples(read("/metrics"))
-            asked = {key: value for key, value in found.items() if key[0] == "oneclass_requests_total"}
-            assert sum(value for key, value in asked.items() if "/recommend" in key) == 40
-            assert found["oneclass_answers_total", "user"] == 40
-            assert found[("oneclass_publication_age_seconds",)] > 0
-            assert len(log.read_text().splitlines()) >= 41
-            workers = [child for child in children if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()]
-            assert len(workers) == 2
-            os.kill(int(workers[0]), signal.SIGKILL)  # one that dies is replaced
-            for number in range(40):
-                assert json.loads(read(f"/recommend?user=u{number}"))["items"]
-        finally:
-            server.send_signal(signal.SIGTERM)
-            server.wait(60)
-    assert server.returncode == 0
+        read("/ready")
+        for number in range(40):
+            assert json.loads(read(f"/recommend?user=u{number}"))["items"]
+        children = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()
+        found = parse_samples(read("/metrics"))
+        asked = {key: value for key, value in found.items() if key[0] == "oneclass_requests_total"}
+        assert sum(value for key, value in asked.items() if "/recommend" in key) == 40
+        assert found["oneclass_answers_total", "user"] == 40
+        assert found[("oneclass_publication_age_seconds",)] > 0
+        assert len(log.read_text().splitlines()) >= 41
+        workers = [child for child in children if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()]
+        assert len(workers) == 2
+        os.kill(int(workers[0]), signal.SIGKILL)  # one that dies is replaced
+        for number in range(40):
+            assert json.loads(read(f"/recommend?user=u{number}"))["items"]
+        server.send_signal(signal.SIGTERM)
+        assert server.wait(60) == 0
