@@ -93,9 +93,9 @@ def remove_users(home: Home, dataset: Dataset, users: Sequence[str]) -> int:
             reconcile.delete_runs(named_in)
         durable.install_file(home.folder / COPY, home.warehouse)
         for file in staged:
-            _install(file)
             # A note shows cells of its file, maybe cut off, so that no search would find an id in it.
             note_of(file.location).unlink(missing_ok=True)
+            _install(file)
         for path in [path for pattern in DERIVED for path in home.folder.glob(pattern)]:
             checksums.remove_path(path)
         durable.sync_path(home.folder)
