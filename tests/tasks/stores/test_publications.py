@@ -6,6 +6,7 @@ from oneclass.tasks.stores import checksums, publications, warehouse
 from tests.conftest import flip_bit, make_current, query_rows
 
 RUNS = ("first", "second", "third")
+USERS = "model/users.parquet"
 
 
 def write_publication(connection, home, run_id):
@@ -15,6 +16,8 @@ def write_publication(connection, home, run_id):
         "insert into published.recommendations (user_id, item_id, rank, score) values ('u', ?, 1, 1)", [run_id]
     )
     folder = publications.create_publication(home, run_id)
+    (folder / "model").mkdir()
+    (folder / USERS).write_bytes(b"users")
     publications.write_tables(home, folder, [("recommendations", connection.sql("from published.recommendations"))])
     return folder
 
@@ -60,10 +63,10 @@ def test_a_manifest_is_restored_from_the_warehouse(published, run_id):
     assert repair(published) == [] and is_current(published, "third")
 
 
-@pytest.mark.parametrize(("damaged", "instead"), [(["third"], "second"), (["second", "third"], "first")])
+@pytest.mark.parametrize(("damaged", "instead"), [({"third": USERS}, "second"), (dict.fromkeys(RUNS[1:], ""), "first")])
 def test_the_latest_undamaged_publication_is_published_again(published, damaged, instead):
-    for run_id in damaged:
-        damage(published, run_id)
+    for run_id, file in damaged.items():
+        damage(published, run_id, file or publications.DATABASE_FILE)
     [alarm] = repair(published)
     assert f"The publication of run {instead} is published again" in alarm and is_current(published, instead)
     assert repair(published) == []
