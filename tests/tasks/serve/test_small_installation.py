@@ -3,11 +3,11 @@
 import re
 import subprocess
 import sys
-from importlib.metadata import PackageNotFoundError, packages_distributions, requires
+from importlib.metadata import packages_distributions
 
-from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from tests.test_dependencies import list_needed
 from tests.typed import ELSEWHERE, ROOT
 
 PROGRAM = """
@@ -49,25 +49,11 @@ for path in (recommend, recommend + "&where=true", "/similar?item=i3", "/popular
 """
 
 
-def find_needed():
-    """The distributions that the file brings, with theirs."""
-    lines = (ROOT / "requirements-serve.txt").read_text(encoding="utf-8").splitlines()
-    waiting, found = [Requirement(line) for line in lines if not line.startswith("#")], set()
-    while waiting:
-        name = canonicalize_name(waiting.pop().name)
-        if name in found:
-            continue
-        found.add(name)
-        try:
-            needed = map(Requirement, requires(name) or [])
-        except PackageNotFoundError:  # of another Python
-            continue
-        waiting += [one for one in needed if one.marker is None or one.marker.evaluate({"extra": ""})]
-    return found
+NAMES = [line for line in (ROOT / "requirements-serve.txt").read_text().splitlines() if not line.startswith("#")]
 
 
 def test_serving_imports_nothing_else(copied):
-    needed = find_needed()
+    needed = list_needed(NAMES, f"{sys.version_info.major}.{sys.version_info.minor}").keys()
     assert not needed & {"prefect", "great-expectations", "matplotlib", "optuna", "sqlalchemy", "pyarrow"}
     allowed = {top for top, of in packages_distributions().items() if needed & set(map(canonicalize_name, of))}
     program = PROGRAM.format(allowed=sorted(allowed | {"oneclass"}), root=str(copied.root))
@@ -80,6 +66,5 @@ def test_serving_imports_nothing_else(copied):
 
 def test_the_file_has_no_name_that_the_project_lacks():
     project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    names = [line for line in (ROOT / "requirements-serve.txt").read_text().splitlines() if not line.startswith("#")]
-    assert names == sorted(names)
-    assert all(f'"{name}>=' in project for name in names)
+    assert sorted(NAMES) == NAMES
+    assert all(f'"{name}>=' in project for name in NAMES)
