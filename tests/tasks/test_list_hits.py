@@ -9,7 +9,7 @@ import pytest
 
 from oneclass.tasks.diagnose import record_list_hits
 from oneclass.tasks.stores import warehouse
-from oneclass.tasks.stores.home import Home, Limits
+from oneclass.tasks.stores.home import Home
 
 MADE = datetime(2026, 11, 20, 3)
 K, ITEMS, USERS = 4, 12, 25
@@ -58,59 +58,41 @@ def count_hits_naively(edges: list[tuple], lists: dict[int, list[int]], *, seen:
 def fill_warehouse(home: Home, edges: list[tuple], lists: dict[int, list[int]], *, until: bool, seen: bool) -> None:
     """A warehouse in which `made` published the lists and `tonight` runs; new are later days, or the second log's."""
     settings = json.dumps({"seen_items": "include" if seen else "exclude"} | ({"until": "2026-11-19"} if until else {}))
+    days = {"earlier": -1, "made": 0, "tonight": 1}
+    rows = {
+        "operations.log_files (file_id, path, sha256, bytes, events, rejects, ingested_at)": [
+            (1, "1.csv", "1", 1, 1, 0, MADE + timedelta(minutes=1)),  # by `made`
+            (2, "2.csv", "2", 1, 1, 0, MADE + timedelta(hours=9)),
+        ],
+        "operations.runs (run_id, flow, dataset, started_at, state, settings, code_version)": [
+            (run, "nightly", "small", MADE + timedelta(days=day), "completed", settings, "1")
+            for run, day in days.items()
+        ],
+        "operations.promotions (run_id, decided_at, challenger, margin, promoted, reason)": [
+            (run, MADE + timedelta(minutes=5), "wmf/score", 1, run != "tonight", "") for run in days
+        ],
+        "indexed.users (user_index, user_id)": [(number, f"u{number}") for number in range(USERS)],
+        "indexed.items (item_index, item_id)": [(number, f"i{number}") for number in range(ITEMS)],
+        "published.recommendations (user_id, item_id, rank, score)": [
+            (f"u{user}", f"i{item}", rank, 0) for user, shown in lists.items() for rank, item in enumerate(shown, 1)
+        ],
+        "indexed.interactions": (interactions := []),
+        "raw.events": (events := []),
+    }
+    for user, item, fresh, taken in edges:
+        last = MADE.replace(hour=0) + timedelta(days=0 if taken else -1)
+        first = MADE - timedelta(days=900) if not until else last if fresh else last - timedelta(days=9)
+        interactions.append((user, item, 1, first, last, 1 if until else 1 + fresh, 1, None))
+        events.append((f"u{user}", f"i{item}", 1, last, 1 if until else 1 + taken, 1, None))
     with warehouse.open_warehouse(home) as connection:
-        for number, came in ((1, MADE + timedelta(minutes=1)), (2, MADE + timedelta(hours=9))):  # the first by `made`
-            connection.execute(
-                "insert into operations.log_files (file_id, path, sha256, bytes, events, rejects, ingested_at) "
-                "values (?, ?, ?, 1, 1, 0, ?)",
-                [number, f"{number}.csv", str(number), came],
-            )
-        for run, began in (
-            ("earlier", MADE - timedelta(days=1)),
-            ("made", MADE),
-            ("tonight", MADE + timedelta(days=1)),
-        ):
-            connection.execute(
-                "insert into operations.runs (run_id, flow, dataset, started_at, state, settings, code_version) "
-                "values (?, 'nightly', 'small', ?, 'completed', ?, '1')",
-                [run, began, settings],
-            )
-        for run, promoted in (("earlier", True), ("made", True), ("tonight", False)):
-            connection.execute(
-                "insert into operations.promotions (run_id, decided_at, challenger, margin, promoted, reason) "
-                "values (?, ?, 'wmf/score', 1, ?, '')",
-                [run, MADE + timedelta(minutes=5), promoted],
-            )
-        for side, count in (("user", USERS), ("item", ITEMS)):
-            for number in range(count):
-                connection.execute(
-                    f"insert into indexed.{side}s ({side}_index, {side}_id) values (?, ?)",
-                    [number, f"{side[0]}{number}"],
-                )
-        for user, item, fresh, taken in edges:
-            last = MADE.replace(hour=0) + timedelta(days=0 if taken else -1)
-            first = MADE - timedelta(days=900) if not until else last if fresh else last - timedelta(days=9)
-            connection.execute(
-                "insert into indexed.interactions values (?, ?, 1, ?, ?, ?, 1, null)",
-                [user, item, first, last, 1 if until else 1 + fresh],
-            )
-            connection.execute(
-                "insert into raw.events values (?, ?, 1, ?, ?, 1, null)",
-                [f"u{user}", f"i{item}", last, 1 if until else 1 + taken],
-            )
-        for user, shown in lists.items():
-            for rank, item in enumerate(shown, 1):
-                connection.execute(
-                    "insert into published.recommendations (user_id, item_id, rank, score) values (?, ?, ?, 0)",
-                    [f"u{user}", f"i{item}", rank],
-                )
+        for table, of_table in rows.items():
+            connection.executemany(f"insert into {table} values ({', '.join('?' * len(of_table[0]))})", of_table)
 
 
 @pytest.mark.parametrize("seen", [False, True], ids=["new items alone", "seen items too"])
 @pytest.mark.parametrize("until", [False, True], ids=["logs that came later", "events of later days"])
-def test_hits_are_those_of_likes_that_came_after_the_lists(tmp_path, until, seen):
+def test_hits_are_those_of_likes_that_came_after_the_lists(home, until, seen):
     edges, lists = draw_edges(seed=3 + until, seen=seen)
-    home = Home(tmp_path, "small", Limits(threads=1, memory=1 << 30))
     fill_warehouse(home, edges, lists, until=until, seen=seen)
     with warehouse.open_warehouse(home) as connection:
         for _ in range(2):  # the second record replaces the first
@@ -119,9 +101,8 @@ def test_hits_are_those_of_likes_that_came_after_the_lists(tmp_path, until, seen
     assert run == "made" and found == pytest.approx(count_hits_naively(edges, lists, seen=seen)) and found[3] > 0
 
 
-def test_lists_of_which_no_user_came_back_have_no_row(tmp_path):
+def test_lists_of_which_no_user_came_back_have_no_row(home):
     edges, lists = draw_edges(seed=3, seen=False)
-    home = Home(tmp_path, "small", Limits(threads=1, memory=1 << 30))
     edges = [(user, item, False, False) for user, item, *_ in edges]
     fill_warehouse(home, edges, lists, until=False, seen=False)
     with warehouse.open_warehouse(home) as connection:
