@@ -236,6 +236,12 @@ def query_rows(home: Home, query: str, *values) -> list[tuple]:
         return connection.execute(query, values).fetchall()
 
 
+def execute_statement(home: Home, statement: str, values: Sequence = ()) -> None:
+    """Execute a statement on a home's warehouse."""
+    with warehouse.open_warehouse(home) as connection:
+        connection.execute(statement, values)
+
+
 def load_ids(home: Home, side: str) -> dict[int, str]:
     """Return the ids of the users or the items by their index."""
     return dict(query_rows(home, f"select {side}_index, {side}_id from indexed.{side}s"))

@@ -19,9 +19,9 @@ from oneclass.tasks.protocols import NEXT_EVENTS_VALIDATION, choose_publish_prot
 from oneclass.tasks.split import stage
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import SplitPlan, split
-from oneclass.tasks.stores import matrices, warehouse
+from oneclass.tasks.stores import matrices
 from oneclass.tasks.tuning.validation import load_validation
-from tests.conftest import load_entries, query_rows
+from tests.conftest import execute_statement, load_entries, query_rows
 
 LISTS = Dataset(name="lists", title="lists", layout="adjacency")
 SHUFFLED, SORTED, DRIFTING = "shuffled", "sorted", "drifting"
@@ -126,8 +126,7 @@ def test_few_lines_or_lines_of_few_items_say_nothing(home, tmp_path, caplog):
 def test_without_places_and_times_line_end_is_refused_and_auto_draws(home, tmp_path, caplog):
     """As in a home of before places were kept."""
     split_lines(home, tmp_path, draw_lines(DRIFTING, 1))
-    with warehouse.open_warehouse(home) as connection:
-        connection.execute("delete from raw.places")
+    execute_statement(home, "delete from raw.places")
     assert matrices.load_split(home, split_lines(home, tmp_path, draw_lines(DRIFTING, 1))).latest_mask is None
     assert "drawn at random, for the training file has neither places" in caplog.text
     with pytest.raises(

@@ -24,7 +24,7 @@ from oneclass.tasks.rules.settings import NO_RULES, DeclaredRules, Rules
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import SplitPlan, split
 from oneclass.tasks.stores import matrices, warehouse
-from tests.conftest import home_in, query_rows, two_tastes
+from tests.conftest import execute_statement, home_in, query_rows, two_tastes
 from tests.tasks.conftest import publish_fit, train_model
 
 KINDS = {"taste": "category", "price": "number"}
@@ -156,8 +156,7 @@ def test_a_new_item_with_an_event_that_rules_exclude_is_not_listed(shop, tmp_pat
     home, rows = shop
     describe_items(home, tmp_path, rows)
     listed = set(publish_lists(home).filter(item_id="n1")["user_id"])
-    with warehouse.open_warehouse(home) as connection:
-        connection.execute("insert into raw.events values ('u0', 'n1', 1, null, 1, 10000, 'return')")
+    execute_statement(home, "insert into raw.events values ('u0', 'n1', 1, null, 1, 10000, 'return')")
     lists = publish_lists(home, run_id="next", declared=DeclaredRules(rules=Rules(not_event=["return"])))
     assert "u0" in listed and set(lists.filter(item_id="n1")["user_id"]) == listed - {"u0"}
     recommender = load(home.root, home.dataset)

@@ -20,10 +20,10 @@ from oneclass.models.settings import ModelSettings
 from oneclass.tasks.errors import OneclassError
 from oneclass.tasks.evaluate import evaluate, jobs, stage
 from oneclass.tasks.evaluate.tables import LEAVE_ONE_OUT_TABLES, PROTOCOL_TABLES
-from oneclass.tasks.stores import fits, matrices, warehouse
+from oneclass.tasks.stores import fits, matrices
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.stores.matrices import Part, SplitMatrices
-from tests.conftest import home_in, query_rows
+from tests.conftest import execute_statement, home_in, query_rows
 
 USERS, ITEMS = 60, 40
 
@@ -237,11 +237,6 @@ def test_the_first_recommendations_are_looked_at(evaluated):
     assert found["novelty@20"] == pytest.approx(np.mean(novelty))
 
 
-def drop_stored_results(home):
-    with warehouse.open_warehouse(home) as connection:
-        connection.execute("delete from operations.stage_results")
-
-
 def test_like_is_judged_on_held_out_edges_and_negatives_of_the_model(home, monkeypatch):
     split = leave_one_out(np.random.default_rng(8))
     digest, fits = store_split(home, split, Popularity, Opinion)
@@ -272,7 +267,7 @@ def test_like_is_judged_on_held_out_edges_and_negatives_of_the_model(home, monke
         assert observed == pytest.approx(np.average(truth[inside], weights=weights[inside]))
 
     monkeypatch.setattr(Opinion, "law", None)
-    drop_stored_results(home)
+    execute_statement(home, "delete from operations.stage_results")
     stage.evaluate(home, "run", "leave_one_out", [(digest, fits)])
     assert query_rows(home, "select * exclude run_id from evaluation.like_by_degree order by degree_low") == bins
     assert query_rows(home, "select * from evaluation.calibration") == []
@@ -333,7 +328,7 @@ def test_scores_are_asked_for_a_block_of_users_at_a_time(home, monkeypatch):
     stage.evaluate(home, "whole", "leave_one_out", [(digest, fits)])
     monkeypatch.setattr(memory_estimates, "BLOCK_BYTES", 7 * ITEMS * 4)
     Opinion.blocks.clear()
-    drop_stored_results(home)
+    execute_statement(home, "delete from operations.stage_results")
     stage.evaluate(home, "blocks", "leave_one_out", [(digest, fits)])
     assert {shape for shape, _ in Opinion.blocks} == {(7, ITEMS), (3, ITEMS)}
     for score in (0, 1):  # the scores take turns, so that a model can share work between them

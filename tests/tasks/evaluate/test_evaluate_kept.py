@@ -16,7 +16,7 @@ from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import SplitPlan, split
 from oneclass.tasks.stores import warehouse
 from oneclass.tasks.stores.home import Home
-from tests.conftest import home_in, query_rows, two_tastes
+from tests.conftest import execute_statement, home_in, query_rows, two_tastes
 from tests.tasks.conftest import train_model
 
 pytestmark = pytest.mark.slow
@@ -97,11 +97,6 @@ def load_tables(home, run_id):
     return {table: query_rows(home, query.format(table), run_id) for table in OF_RUN}
 
 
-def change_rows(home, statement):
-    with warehouse.open_warehouse(home) as connection:
-        connection.execute(statement)
-
-
 def test_a_run_with_nothing_new_takes_the_rows_of_the_last(home, run, judged):
     first = run("r1")
     assert judged == ["popularity", "random_graph"]
@@ -124,11 +119,11 @@ def test_rows_that_changed_or_went_are_not_taken(after_r1, split_once, judged, t
     home = copy_of(after_r1, tmp_path / "copied")
     run = partial(evaluate_fits, home, split_once[1])
     true = load_tables(home, "r1")
-    change_rows(home, f"delete from evaluation.{table} where rowid = (select min(rowid) from evaluation.{table})")
+    execute_statement(home, f"delete from evaluation.{table} where rowid = (select min(rowid) from evaluation.{table})")
     run("r2")
     assert judged == ["popularity", "random_graph"] and load_tables(home, "r2") == true
     assert "the evaluation by run r1 changed since; made anew" in caplog.text
-    change_rows(home, f"delete from evaluation.{table} where run_id = 'r1'")
+    execute_statement(home, f"delete from evaluation.{table} where run_id = 'r1'")
     run("r3")  # that of r2 stands
     assert len(judged) == 2 and load_tables(home, "r3") == true
 

@@ -20,7 +20,7 @@ from oneclass.tasks.forget.stage import certify_removal, remove_users
 from oneclass.tasks.ingest.stage import ingest
 from oneclass.tasks.stores import runs, warehouse
 from oneclass.tasks.stores.home import Home
-from tests.conftest import query_rows
+from tests.conftest import execute_statement, query_rows
 from tests.killed_process import ends_before_change
 from tests.tasks.ingest.conftest import list_set_aside
 
@@ -229,8 +229,7 @@ def test_an_unknown_user_or_a_table_of_somebody_else_is_refused_and_changes_noth
     with pytest.raises(InputError, match="--user nobody: no log of small has such a user") as refused:
         remove_users(home, SHOP, ["nobody", GONE])
     assert refused.value.exit_status == 2
-    with warehouse.open_warehouse(home) as connection:
-        connection.execute(f"create table operations.mine as select '{GONE}' as customer")
+    execute_statement(home, f"create table operations.mine as select '{GONE}' as customer")
     with pytest.raises(InputError, match="not this program's: operations.mine"):
         remove_users(home, SHOP, [GONE])
     assert read_landing(home) == before and not home.forgotten.exists()

@@ -16,8 +16,8 @@ from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.recommend import load
 from oneclass.tasks.rules.settings import DeclaredRules, Placement, Rules
 from oneclass.tasks.split.stage import store_all_edges
-from oneclass.tasks.stores import runs, warehouse
-from tests.conftest import home_in, log_into, query_rows, two_tastes
+from oneclass.tasks.stores import runs
+from tests.conftest import execute_statement, home_in, log_into, query_rows, two_tastes
 from tests.tasks.conftest import SETTINGS, publish_fit, train_model
 
 NEWCOMER, LEFT = "u-new", "u7"
@@ -96,8 +96,7 @@ def test_back_and_forth_each_night_is_what_it_was_row_for_row(nights, copied):
 
 
 def test_users_and_items_who_left_the_logs_do_not_matter(nights, copied):
-    with warehouse.open_warehouse(copied) as connection:
-        connection.execute("delete from raw.events where user_id in (?, ?) or item_id = 'i7'", [NEWCOMER, LEFT])
+    execute_statement(copied, "delete from raw.events where user_id in (?, ?) or item_id = 'i7'", [NEWCOMER, LEFT])
     binarize(copied, BinarizeSettings(), "third")
     for run_id, state in (("first", nights[2][0]), ("second", nights[2][1])):
         manual.roll_back(copied, f"to {run_id}", run_id)

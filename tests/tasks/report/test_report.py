@@ -17,7 +17,7 @@ from oneclass.tasks.report.headline import load_leaderboards
 from oneclass.tasks.report.run_tables import RunTables
 from oneclass.tasks.stores import runs, warehouse
 from oneclass.tasks.stores.home import Home, Limits
-from tests.conftest import query_rows
+from tests.conftest import execute_statement, query_rows
 from tests.report_rows import BEFORE, BEGAN, MAIN, RUN, SEEN_ITEMS_REASON, fill_home
 
 CHANGED = f"""
@@ -327,8 +327,7 @@ def test_a_run_that_evaluated_nothing_is_not_the_last_run(tmp_path, home):
 
 def test_an_empty_warehouse_says_why_nothing_is_there(tmp_path):
     home = Home(tmp_path, "empty", Limits(threads=1, memory=1 << 30))
-    with warehouse.open_warehouse(home) as connection:
-        connection.execute("insert into operations.runs values ('r', 'f', 'empty', now(), null, 'running', '{}', '1')")
+    execute_statement(home, "insert into operations.runs values ('r', 'f', 'empty', now(), null, 'running', '{}', '1')")
     report(home, "r")
     page = (home.report / "index.html").read_text()
     assert "No run of the data set was completed before this one" in page and not Tables(page).rows

@@ -9,7 +9,7 @@ import pytest
 
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.stores import publications, runs, warehouse
-from tests.conftest import flip_bit, make_current
+from tests.conftest import execute_statement, flip_bit, make_current
 
 KILLED = """
 import os, signal, sys
@@ -37,8 +37,7 @@ finally:
 @pytest.fixture
 def crashed(home):
     """A home whose writer was killed after three transactions; the file in which DuckDB keeps them."""
-    with warehouse.open_warehouse(home) as connection:
-        connection.execute("insert into raw.rejects values (9, 9, 'line', 'before the crash')")
+    execute_statement(home, "insert into raw.rejects values (9, 9, 'line', 'before the crash')")
     subprocess.run([sys.executable, "-c", KILLED, str(home.warehouse)], capture_output=True, check=False)
     log = home.warehouse.with_name("warehouse.duckdb.wal")
     assert log.stat().st_size > 1000
@@ -107,8 +106,7 @@ def test_every_opening_ends_with_a_checkpoint(home):
 @pytest.mark.parametrize("share", [0.0, 0.001, 0.5])
 def test_a_warehouse_that_is_cut_short_has_one_message(home, share):
     for _ in range(3):  # in the end, what DuckDB must read at once stands in the file's first half
-        with warehouse.open_warehouse(home) as connection:
-            connection.execute("insert into raw.rejects select 1, i, md5(i::varchar), 'r' from range(200000) r(i)")
+        execute_statement(home, "insert into raw.rejects select 1, i, md5(i::varchar), 'r' from range(200000) r(i)")
     os.truncate(home.warehouse, int(share * home.warehouse.stat().st_size))
     with (
         pytest.raises(InputError, match="Put a copy of it back, or move it away and run again"),
@@ -118,8 +116,7 @@ def test_a_warehouse_that_is_cut_short_has_one_message(home, share):
 
 
 def test_a_block_that_is_damaged_is_reported_when_it_is_read(home):
-    with warehouse.open_warehouse(home) as connection:
-        connection.execute("insert into raw.rejects select 1, i, md5(i::varchar), 'r' from range(200000) r(i)")
+    execute_statement(home, "insert into raw.rejects select 1, i, md5(i::varchar), 'r' from range(200000) r(i)")
     flip_bit(home.warehouse)
     with (
         pytest.raises(InputError, match="warehouse.duckdb: .*is damaged"),

@@ -16,7 +16,7 @@ from oneclass.tasks.errors import InputError
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import SplitPlan, split
 from oneclass.tasks.stores import matrices, runs, warehouse
-from tests.conftest import query_rows
+from tests.conftest import execute_statement, query_rows
 
 BEFORE = Path(__file__).with_name("schema_before_versions.sql").read_text()
 RUN = "insert into operations.runs values (?, 'backfill', 'small', ?, null, 'completed', '{}', '0')"
@@ -121,8 +121,7 @@ def test_an_older_homes_given_split_has_no_places_and_is_tuned_on_a_draw(older, 
 
 @pytest.mark.parametrize("read_only", [True, False])
 def test_a_newer_home_is_refused(home, read_only):
-    with warehouse.open_warehouse(home) as connection:
-        connection.execute("insert into operations.schema_version values (100, now()::timestamp, '')")
+    execute_statement(home, "insert into operations.schema_version values (100, now()::timestamp, '')")
     with (
         pytest.raises(InputError, match="written by a newer version of this program .*version 100.*Update the program"),
         warehouse.open_warehouse(home, read_only=read_only),

@@ -10,8 +10,8 @@ from oneclass.tasks.binarize import stage as binarize_stage
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.split import stage as split_stage
 from oneclass.tasks.split.settings import SplitSettings
-from oneclass.tasks.stores import matrices, warehouse
-from tests.conftest import query_rows
+from oneclass.tasks.stores import matrices
+from tests.conftest import execute_statement, query_rows
 
 pytestmark = pytest.mark.slow
 
@@ -90,8 +90,7 @@ def test_a_night_with_something_new_comes_out_as_from_nothing(home, log_events, 
     run_stages(home)
     log_events([("u1", "new", 5), ("newcomer", "i3", 5)], file_id=2)
     shutil.copytree(home.root, fresh.root)
-    with warehouse.open_warehouse(fresh) as connection:
-        connection.execute("delete from operations.stage_results")
+    execute_statement(fresh, "delete from operations.stage_results")
     assert run_stages(home) == run_stages(fresh) and tables(home) == tables(fresh)
     assert redone == ["binarize", "split", "diagnose"] * 3
 
@@ -120,8 +119,7 @@ def test_tables_that_were_changed_by_hand_are_made_anew(home, log_events, redone
     before = tables(home)
     for statement, again in CHANGED_BY_HAND:
         redone.clear(), caplog.clear()
-        with warehouse.open_warehouse(home) as connection:
-            connection.execute(statement)
+        execute_statement(home, statement)
         run_stages(home)
         assert redone == [again] and tables(home) == before
         assert "changed since; made anew" in caplog.text

@@ -10,7 +10,7 @@ import pytest
 from oneclass.tasks.errors import InputError, OneclassError
 from oneclass.tasks.stores import runs, stages, warehouse
 from oneclass.tasks.stores.home import Home, Limits
-from tests.conftest import query_rows
+from tests.conftest import execute_statement, query_rows
 
 
 def count_rows(home, table):
@@ -111,8 +111,7 @@ def test_runs_are_recorded_from_begin_to_end(home):
         pass
     with pytest.raises(OneclassError), runs.record_run(home, "second", "backfill", {}):
         raise OneclassError("broken")
-    with warehouse.open_warehouse(home) as connection:
-        connection.execute("update operations.runs set state = 'running' where run_id = 'second'")  # as if killed
+    execute_statement(home, "update operations.runs set state = 'running' where run_id = 'second'")  # as if killed
     with runs.record_run(home, "third", "backfill", {}):
         found = query_rows(home, "select run_id, state, ended_at is null from operations.runs order by run_id")
     assert found == [("first", "completed", False), ("second", "crashed", False), ("third", "running", True)]

@@ -17,7 +17,7 @@ from oneclass.tasks.split.stage import SplitPlan, split
 from oneclass.tasks.stores import fits, matrices, runs, warehouse
 from oneclass.tasks.stores.matrices import Part
 from oneclass.tasks.stores.warm_start import build_start
-from tests.conftest import two_tastes
+from tests.conftest import execute_statement, two_tastes
 from tests.tasks.conftest import train_model
 
 pytestmark = pytest.mark.slow
@@ -80,8 +80,7 @@ def test_a_night_with_nothing_new_takes_the_fit_from_the_store(home, first):
 def test_a_fit_that_cannot_begin_at_the_last_begins_afresh(home, log_events, first, caplog, reason):
     log_events(draw_events(range(35, 50)), file_id=2)
     if reason == "numbered anew":
-        with warehouse.open_warehouse(home) as connection:
-            connection.execute("delete from raw.events where user_id = 'u0'")  # every later user moves up by one
+        execute_statement(home, "delete from raw.events where user_id = 'u0'")  # every later user moves up by one
     if reason == "damaged":
         (home.models / "paired_symbols" / first[0].digest / "fit.json").write_text("{}")
     fit, split_now = run_night(home, "second", warm=reason != "not asked for")
