@@ -68,8 +68,12 @@ def test_an_empty_result_is_reported_and_changes_nothing(home, log_events):
     assert load_interactions(home, "*") == before
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("block", "room"), [(1, 1 << 30), (50, 1 << 30), (1 << 20, 1 << 30), (50, 3000), (50, 1)])
+MORE_BLOCKS = [(1, 1 << 30), (1 << 20, 1 << 30), (50, 3000), (50, 1)]
+
+
+@pytest.mark.parametrize(
+    ("block", "room"), [(50, 1 << 30), *(pytest.param(*one, marks=pytest.mark.slow) for one in MORE_BLOCKS)]
+)
 def test_edges_are_the_same_in_blocks_of_any_size(home, log_events, monkeypatch, block, room):
     """Values count from the threshold on; a user's repeats fold, whatever their order; times are of events with one."""
     monkeypatch.setattr(aggregate, "EVENTS_PER_BLOCK", block)
