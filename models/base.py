@@ -102,7 +102,8 @@ class Model(Estimator[SettingsT], ABC):
         A fitted model caches the last block, whose scores and `like` share it.
         """
         with self._limit_threads():
-            return self.compute_once("fold-in", lambda: self._fold_in(self.check_histories(histories)), histories)
+            known = self.check_histories(histories)
+            return self.compute_once("fold-in", lambda: self._fold_in(known), known)
 
     def scores(
         self, histories: csr_matrix, *, users: Indices = None, items: Indices = None, score: str | None = None
