@@ -59,7 +59,7 @@ def test_a_small_log_is_judged_by_folds(prefect_server, folds, log, tmp_path, ca
     assert f"{users} test users in 5 folds" in page and "slightly too high" in page
 
     of_user = ["--dataset", "ml-latest-small", "--home", str(home), "--user", "7"]
-    assert commands.main("explain", of_user) == 0 and "fitted on strong_generalization_fold_" in capsys.readouterr().out
+    assert commands.main("explain", of_user) == 0 and "Published: " in capsys.readouterr().out
 
     caplog.clear()
     assert run_backfill(home, log) == 0  # a night with nothing new fits and judges nothing anew

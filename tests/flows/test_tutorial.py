@@ -41,7 +41,7 @@ def test_the_tutorial(prefect_server, tmp_path, monkeypatch, free_port):
     Path("var/datasets/shop.toml").write_text(declared)
 
     table = run_line(first.strip())
-    score = {model: float(value) for model, value in re.findall(r"^(\w+) .*?(0\.\d+) ±", table, flags=re.MULTILINE)}
+    score = {model: float(value) for model, value in re.findall(r"^\| (\w+) .*?(0\.\d+) ±", table, flags=re.MULTILINE)}
     assert score.keys() == {"popularity", "mrf_dense", "slim"} and score["mrf_dense"] > score["popularity"]
 
     for_user, for_basket, why = map(run_line, asked.strip().splitlines())
