@@ -45,8 +45,8 @@ def prepare_run(given: RunParameters, check: "Callable[[RunSettings], object] | 
     with notify_startup_failure(given):
         parameters = given.to_backfill()
         sources, root = parameters.split_files or parameters.source, home.resolve_root(given.home)
-        has_logs, columns = bool(sources), parameters.columns
-        scan_logs(sources, datasets.load_dataset(given.dataset, root, with_logs=has_logs, columns=columns))
+        declared = datasets.load_dataset(given.dataset, root, with_logs=bool(sources), columns=parameters.columns)
+        scan_logs(sources, declared)
         from oneclass.flows.settings import resolve_settings
 
         run = resolve_settings(parameters)

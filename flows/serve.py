@@ -18,7 +18,7 @@ class ServeParameters(DatasetParameters):
         api_key_file: SHA-256 hashes of keys, one per line; requests must send one as `Authorization: Bearer KEY`
         wait: start although nothing is published yet; /ready is 503 until then
         workers: processes that answer on the port
-        access_log: append a JSON line per request, without its query, to this file; =- for standard output
+        access_log: append a JSON line per request, without its query, to this file; - for standard output
     """
 
     host: str = "127.0.0.1"

@@ -9,6 +9,7 @@ one map serves all users and models.
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -155,7 +156,8 @@ def fold_in_items(model: Any, features: csr_matrix) -> NewItems:
             f"the new items have {features.shape[1]} features and those of the fit {model.item_features.shape[1]}; "
             "encode both with one encoder"
         )
-    return _fit_map(model).represent(features)
+    fit = partial(AttributeMap.fit, model.item_features, model.item_degrees)
+    return model.compute_once("attributes", fit).represent(features)
 
 
 def score_new_items(
@@ -189,14 +191,14 @@ def fill_cold_columns(model: Any, scores: np.ndarray) -> np.ndarray:
     """Set the scores of the columns without a training edge, in place, by their attributes."""
     if model.item_degrees.all():
         return scores
-    columns = np.flatnonzero(model.item_degrees == 0)
-    cold = model.compute_once("cold columns", lambda: fold_in_items(model, model.item_features[columns]))
+    columns, cold = model.compute_once("cold columns", lambda: _fold_in_cold_columns(model))
     scores[..., columns] = cold.predict(scores)
     return scores
 
 
-def _fit_map(model: Any) -> AttributeMap:
-    return model.compute_once("attributes", lambda: AttributeMap.fit(model.item_features, model.item_degrees))
+def _fold_in_cold_columns(model: Any) -> tuple[np.ndarray, NewItems]:
+    columns = np.flatnonzero(model.item_degrees == 0)
+    return columns, fold_in_items(model, model.item_features[columns])
 
 
 def store_features(features: csr_matrix) -> dict[str, np.ndarray]:

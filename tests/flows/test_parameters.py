@@ -105,7 +105,7 @@ def test_a_command_line_gives_the_parameters():
     assert parse("inspect", "--value", "-", "--time", "-").columns == {"value": "-", "time": ["-"]}
     assert parse("promote", "--dataset", "d", "--rollback").rollback == []
     assert parse("promote", "--dataset", "d", "--rollback", "a-run").rollback == ["a-run"]
-    assert parse("serve", "--dataset", "d", "--access-log=-").access_log == "-"
+    assert parse("serve", "--dataset", "d", "--access-log", "-").access_log == "-"
     items = parse("recommend", "--dataset", "d", "--item", "tea, green", "i 2", "--list", "new", "--json")
     assert (items.item, items.list_, items.json_) == (["tea, green", "i 2"], "new", True)
 

@@ -76,7 +76,7 @@ def test_the_access_log_has_a_line_per_request_and_no_query(copied, tmp_path):
 
 @pytest.mark.slow
 def test_the_access_log_goes_to_standard_output_line_by_line(copied):
-    with serve_line(SERVE, "--home", str(copied.root), "--access-log=-") as (server, address):
+    with serve_line(SERVE, "--home", str(copied.root), "--access-log", "-") as (server, address):
         urllib.request.urlopen(f"{address}/live", timeout=60).close()
         assert json.loads(server.stdout.readline())["path"] == "/live"
         server.send_signal(signal.SIGINT)
