@@ -143,11 +143,8 @@ def _metrics() -> Iterator[str]:
     )
     yield "In `evaluation.beyond_accuracy`:\n"
     yield _definitions(definitions.LIST_METRICS)
-    yield (
-        "By `oneclass.evaluate(metrics=[...])`, in upper or lower case; those of users by the setting "
-        "`evaluate.metrics`, too:\n"
-    )
-    yield _definitions({**definitions.METRICS_AT_K, **definitions.LIST_METRICS_AT_K})
+    yield "By `oneclass.evaluate(metrics=[...])` and the setting `evaluate.metrics`, in upper or lower case:\n"
+    yield _definitions(definitions.METRICS_AT_K)
     aliases = ", ".join(f"{_code(alias)} is {_code(name)}" for alias, name in ALIASES.items())
     yield f"`map`, `mrr` and `ndcg` without k are of the whole ranking. Of other names {aliases}.\n"
     yield f"In `evaluation.comparisons`: {_paragraph(metrics.compare_paired)} {_paragraph(metrics.compare_paired, 1)}\n"

@@ -6,7 +6,6 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 import duckdb
@@ -14,10 +13,14 @@ import polars as pl
 
 from oneclass import sql
 from oneclass.interactions import Interactions, encode_attributes
-from oneclass.metrics import Metrics, check_metrics, compute_figures, compute_strata, name_metrics
 from oneclass.models.base import Model
-from oneclass.models.evaluation.definitions import LIST_METRICS, USER_METRICS
-from oneclass.models.evaluation.list_metrics import find_list_metric
+from oneclass.models.evaluation.definitions import (
+    LIST_METRICS,
+    METRICS_AT_K,
+    NEW_ITEM_METRICS,
+    SEEN_ITEM_METRICS,
+    USER_METRICS,
+)
 from oneclass.models.evaluation.metrics_at_k import find_metric
 from oneclass.models.fit_options import FitOptions
 from oneclass.models.memory_estimates import LogSize
@@ -50,17 +53,19 @@ SMALLEST_WEIGHT = 1e-9  # a pair with a smaller sum of weights is no like
 DEFAULT_PROTOCOL = "strong_generalization"
 logger = logging.getLogger(__name__)
 log_of_stages = logging.getLogger("oneclass")
-LIST = dict.fromkeys(["split", "model", "score", "metric"], pl.String)
-FIGURES = {"value": pl.Float64, "standard_error": pl.Float64, "users": pl.Int64}
+Metrics = Mapping[str, str | OwnMetric]  # by the names of their rows
 SCHEMAS = {
-    "metrics": LIST | FIGURES,
+    "metrics": {
+        **dict.fromkeys(["split", "model", "score", "metric"], pl.String),
+        **dict.fromkeys(["value", "standard_error"], pl.Float64),
+        "users": pl.Int64,
+    },
     "comparisons": {
         **dict.fromkeys(["split", "metric", "model", "score", "other_model", "other_score"], pl.String),
         **dict.fromkeys(["difference", "standard_error", "p_value"], pl.Float64),
         "users": pl.Int64,
         "adjusted_p_value": pl.Float64,
     },
-    "strata": LIST | {"stratum": pl.String, "least": pl.Float64, "most": pl.Float64} | FIGURES | {"targets": pl.Int64},
 }
 
 
@@ -74,14 +79,11 @@ class Evaluation:
         comparisons: a row per metric and pair of ranked lists, paired over users: `metric`, `model`, `score`,
             `other_model`, `other_score`, `difference`, `standard_error`, `p_value`, `users`, `adjusted_p_value`.
         failed: the error of each model that could not be fitted or evaluated, by name.
-        strata: if asked for, a row per ranked list, stratum and metric of users: `model`, `score`, `metric`, `stratum`,
-            `least` and `most`, the range of its values, `value`, `standard_error`, `users`, `targets`.
     """
 
     metrics: pl.DataFrame
     comparisons: pl.DataFrame
     failed: dict[str, str]
-    strata: pl.DataFrame | None = None
 
     def table(self) -> pl.DataFrame:
         """Return a row per ranked list and a column per metric, the mean over splits, the best by the first first."""
@@ -109,7 +111,6 @@ def evaluate(
     *,
     protocol: str | None = None,
     metrics: Sequence[str | OwnMetric] | str | OwnMetric | None = None,
-    strata: str | None = None,
     folds: int | None = None,
     seed: int | Sequence[int] = 0,
     threads: int | None = None,
@@ -126,8 +127,6 @@ def evaluate(
         metrics: the metrics to return, in this order, by default those of a run's tables. Names with any k, such as
             `precision@7`, are in the reference with their formulas. A function gets the
             `UserRanks` of one user and returns a number, or NaN to leave the user out; its rows have its name.
-        strata: `activity`, thirds of the test users by the length of their histories, or `popularity`, thirds of the
-            items by their training likes. The thirds are `low`, `middle` and `high`.
         folds: of strong_generalization: each user is a test user of the models fitted on the other folds; 1 for one
             split. By default 5 if fewer than 100 validation users have a like to be found, as in a run.
         seed: of the split, or several, each of which makes a split; each model draws by its own.
@@ -139,9 +138,7 @@ def evaluate(
         OneclassError: no model can be evaluated.
     """
     named, draws = _name_models(models), _list_draws(interactions, protocol, seed)
-    chosen, threads = name_metrics(metrics or (), draws[0].protocol), threads or Limits().threads
-    for draw in draws:
-        check_metrics(chosen, strata, draw.tables[0].items)
+    chosen, threads = _name_metrics(metrics or (), draws[0].protocol), threads or Limits().threads
     tables: dict[str, list[tuple[Any, ...]]] = {kind: [] for kind in SCHEMAS}
     failed: dict[str, str] = {}
     for draw in draws:
@@ -150,14 +147,14 @@ def evaluate(
         judged, errors = [splits[name] for name in dict.fromkeys(names)], dict[str, str]()
         fits = [_fit(split, named, errors, threads, progress=progress) for split in judged]
         with kernel_threads(threads):
-            ranked = _rank(judged, fits, ids, chosen, strata, draw.tables[0].items, errors)
+            ranked = _rank(judged, fits, ids, chosen, errors)
         for kind, rows in zip(SCHEMAS, _list_rows(ranked, chosen), strict=True):
             tables[kind] += [(draw.name, *row) for row in rows]
         failed |= {model if len(draws) == 1 else f"{model}, {draw.name}": error for model, error in errors.items()}
     frames = {kind: pl.DataFrame(rows, SCHEMAS[kind], orient="row") for kind, rows in tables.items()}
     if len(draws) == 1:
         frames = {kind: frame.drop("split") for kind, frame in frames.items()}
-    return Evaluation(frames["metrics"], frames["comparisons"], failed, frames["strata"] if strata else None)
+    return Evaluation(**frames, failed=failed)
 
 
 def _split(
@@ -278,8 +275,6 @@ def _rank(
     fits: Sequence[Mapping[str, Model]],
     ids: IdsByIndex,
     chosen: Metrics,
-    strata: str | None,
-    items: pl.DataFrame | None,
     failed: dict[str, str],
 ) -> list[RankedList]:
     """Rank the held-out likes of the test users by the models that were fitted on every split.
@@ -288,9 +283,7 @@ def _rank(
         splits: those with a test part first.
         failed: gets the error of each model whose scores cannot be ranked.
     """
-    names = [name for name in chosen if name not in {**USER_METRICS, **LIST_METRICS}]
-    by_rank = [name for name in names if find_metric(name)]
-    lists = [of for name in names if (of := find_list_metric(name))]
+    by_rank = [name for name in chosen if name not in USER_METRICS and find_metric(name)]
     own = {name: metric for name, metric in chosen.items() if callable(metric)}
 
     def submit(name: str) -> list[PendingEvaluation]:
@@ -298,25 +291,15 @@ def _rank(
         return [of._replace(results=add_own_metrics(of, own, ids)) for of in pending] if own else pending
 
     with _quiet_stages():
-        add_strata = partial(compute_strata, strata=strata, metrics=chosen, ids=ids)
-        found = stage.evaluate_lists(splits, [name for name in fits[-1] if name not in failed], submit, add_strata)
+        found = stage.evaluate_lists(splits, [name for name in fits[-1] if name not in failed], submit)
     failed |= found.evaluated.failed
-    tested = [split for split in splits if "test" in split.parts]
-    for name in dict.fromkeys(one.model for one in found.ranked) if lists else ():
-        figures = compute_figures(
-            lists, [of[name] for of, _ in zip(fits, tested, strict=False)], tested, items, ids.items
-        )
-        for one in found.ranked:
-            if one.model == name:
-                one.of_users.update(figures[one.score].of_users)
-                one.means.update(figures[one.score].means)
     return found.ranked
 
 
 def _list_rows(ranked: list[RankedList], chosen: Metrics) -> Iterator[list[tuple[Any, ...]]]:
     """Yield the rows of each of SCHEMAS without the split, with the chosen metrics in their order, or all."""
     rows, known = [], {name for one in ranked for name in one.means | one.beyond_accuracy}
-    computed = {name for name, of in chosen.items() if callable(of) or find_metric(of) or find_list_metric(of)}
+    computed = {name for name, of in chosen.items() if callable(of) or find_metric(of)}
     if missing := chosen.keys() - known - computed:
         listed = f"{', '.join(sorted(missing))}: not of this protocol, whose tables have {', '.join(sorted(known))}"
         raise ValueError(f"metrics {listed}")
@@ -325,7 +308,6 @@ def _list_rows(ranked: list[RankedList], chosen: Metrics) -> Iterator[list[tuple
         rows += [(one.model, one.score, name, *astuple(means[name])) for name in chosen or means if name in means]
     yield rows
     yield [row for row in compare_lists(ranked) if not chosen or row[0] in chosen]
-    yield [(one.model, one.score, row.metric, *row[2:]) for one in ranked for row in one.strata]
 
 
 @dataclass(frozen=True)
@@ -390,6 +372,29 @@ def tune(
     rows = [{key: of[key] for key in common} | {key: of["settings"].get(key) for key in chosen} for of in described]
     found = type(start.settings).model_validate(best.user_attrs["settings"])
     return Tuning(type(model)(found, seed=model.seed, threads=model.threads), pl.DataFrame(rows, strict=False))
+
+
+def _name_metrics(metrics: Sequence[str | OwnMetric] | str | OwnMetric, protocol: str) -> Metrics:
+    """Return metrics by the names of their rows: that of a function is its own.
+
+    Raises:
+        ValueError: a name is unknown, and the error lists what there is; a function has a name that is taken.
+    """
+    of_tables = {**USER_METRICS, **SEEN_ITEM_METRICS, **NEW_ITEM_METRICS, **LIST_METRICS}
+    of_tables |= {f"validation_{PROTOCOLS[protocol].tuned_by}": None}
+    named: dict[str, str | OwnMetric] = {}
+    for metric in [metrics] if isinstance(metrics, str) or callable(metrics) else metrics:
+        name = getattr(metric, "__name__", str(metric))
+        is_known = name in of_tables or find_metric(name) is not None
+        if callable(metric) and (is_known or name in named):
+            raise ValueError(f"metrics: {name} is the name of another metric; rename the function")
+        if not (callable(metric) or is_known):
+            raise ValueError(
+                f"metrics {name}: unknown. There are {', '.join(METRICS_AT_K)} with any whole number k from 1, map, "
+                f"mrr and ndcg without it, {', '.join(of_tables)}, and functions of your own"
+            )
+        named[name] = metric
+    return named
 
 
 def _name_models(models: Any) -> dict[str, Model]:

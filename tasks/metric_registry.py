@@ -15,7 +15,6 @@ import numpy as np
 
 from oneclass.models.evaluation import definitions
 from oneclass.models.evaluation.definitions import METRICS_AT_K
-from oneclass.models.evaluation.list_metrics import find_list_metric
 from oneclass.models.evaluation.metrics_at_k import find_metric
 from oneclass.tasks.errors import InputError
 
@@ -72,7 +71,7 @@ def choose_metrics(names: Sequence[str]) -> ChosenMetrics:
 def _load_function(name: str) -> tuple[OwnMetric, bytes]:
     """Import a function by its location, and read the file of its module; nothing is read of a built-in module."""
     of_lists = {**definitions.LIST_METRICS, **definitions.NEW_ITEM_METRICS, **definitions.SEEN_ITEM_METRICS}
-    if name in of_lists or find_list_metric(name):
+    if name in of_lists:
         raise InputError(f"setting evaluate.metrics: {name} is no metric of single users; use oneclass.evaluate.")
     location, separator, attribute = name.partition(":")
     if not separator:

@@ -79,13 +79,8 @@ class Exposure:
         self._times += shown.times
         self._of_users.append(shown.of_users)
 
-    def values_of_users(self, metric: str) -> np.ndarray | None:
-        """Return the values of the users' lists, float64 (users,); None for a metric over all lists together."""
-        row = {"novelty": 0, "popularity_percentile": 1}.get(metric)
-        return None if row is None else self.shown.of_users[row]
-
-    def metrics(self, k: int = TOP_K) -> dict[str, Mean]:
-        """Compute every metric by name, with the length k of the lists; metrics over all lists together have no error.
+    def metrics(self) -> dict[str, Mean]:
+        """Compute every metric by name; metrics over all lists together have no error.
 
         In the novelty, an item without a training edge counts like one with a single edge. The lift is over users whose
         history has an item with a training edge, and its standard error is that of a ratio of means (delta method). If
@@ -101,7 +96,7 @@ class Exposure:
         }
         if (history > 0).any():
             found["popularity_lift"] = _popularity_lift(degree[history > 0], history[history > 0])
-        return {f"{name}@{k}": value for name, value in found.items()}
+        return {f"{name}@{TOP_K}": value for name, value in found.items()}
 
 
 def gini(counts: np.ndarray) -> float:

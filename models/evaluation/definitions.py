@@ -9,7 +9,6 @@ it. s_n is the score of item n, d_n its training degree, and M the number of tra
 from dataclasses import dataclass
 
 from oneclass.models.evaluation.beyond_accuracy import TOP_K
-from oneclass.models.evaluation.list_metrics import SMOOTHING
 from oneclass.models.evaluation.metrics import PERCENTILES
 from oneclass.models.evaluation.ranks_apart import KNOWN_RANK, NEW, OF_NEW_ITEMS, REPEATED
 
@@ -57,7 +56,7 @@ USER_METRICS = {
     "mean_rank_midtie": Definition("the same, with a tie s_n = s_m, m other than n, counted as one half", ""),
     **{name: _percentile_definition(percent) for name, percent in PERCENTILES.items()},
 }
-# Of any k, in the library; those with a fixed k above are the same.
+# Of any k; those with a fixed k above are the same.
 METRICS_AT_K = {
     "precision@k": Definition("share of hits among the first k places: |L_u ∩ T_u| / k", ""),
     "recall@k": Definition(
@@ -97,43 +96,24 @@ NEW_ITEM_METRICS = {
         for name, metric in OF_NEW_ITEMS.items()
     },
 }
-_EXPOSURE = {
-    "coverage": Definition(
+LIST_METRICS = {
+    f"coverage@{TOP_K}": Definition(
         "share of the training items that are in at least one L_u", "Ge, Delgado-Battenfeld, Jannach 2010"
     ),
-    "novelty": Definition(
+    f"novelty@{TOP_K}": Definition(
         "mean over n in L_u of -log2(d_n / M), in bits", "Zhou et al. 2010; Castells, Hurley, Vargas 2015"
     ),
-    "popularity_percentile": Definition(
+    f"popularity_percentile@{TOP_K}": Definition(
         "mean over n in L_u of the share of training items with fewer edges than n; ties count half", ""
     ),
-    "popularity_lift": Definition(
+    f"popularity_lift@{TOP_K}": Definition(
         "(GAP(L) - GAP(P)) / GAP(P), where GAP is the mean over users of the mean d_n of their items, in their lists L "
         "and in their histories P: 0 if the lists are as popular as the histories",
         "Abdollahpouri et al. 2019",
     ),
-    "gini": Definition(
+    f"gini@{TOP_K}": Definition(
         "sum_k (2k - n - 1) x_(k) / (n sum x), where x_(1) ≤ ... ≤ x_(n) are how often each training item is shown, "
         "items that are never shown included: 0 if all are shown alike, near 1 if a few items are shown almost always",
         "the Gini index",
-    ),
-}
-LIST_METRICS = {f"{name}@{TOP_K}": of for name, of in _EXPOSURE.items()}
-# Of any k, in the library.
-LIST_METRICS_AT_K = {
-    **{f"{name}@k": of for name, of in _EXPOSURE.items()},
-    "intra_list_similarity@k": Definition(
-        "mean over the pairs in L_u of the cosine between the items' columns of training edges; lower is more varied",
-        "Ziegler et al. 2005",
-    ),
-    "serendipity@k": Definition(
-        "|(L_u \\ P_u) ∩ T_u| / k, P_u the k candidates with the largest d_n",
-        "Ge, Delgado-Battenfeld, Jannach 2010, with popularity as the primitive model",
-    ),
-    "calibration[attribute]@k": Definition(
-        f"KL(p, (1 - a) q + a p), a = {SMOOTHING}, p and q the shares of the values of an attribute of the items, in "
-        "the history and in L_u; an item's values share its weight: 0 if the list is as varied as the history. Over "
-        "users whose history has a value",
-        "Steck 2018",
     ),
 }

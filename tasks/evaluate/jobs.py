@@ -20,9 +20,7 @@ from oneclass.tasks import memory_errors
 from oneclass.tasks.cluster import Executor, imap
 from oneclass.tasks.evaluate import calibration, explicit_negatives
 from oneclass.tasks.evaluate.ranking import (
-    RankedTargets,
     TargetRankMetrics,
-    collect_target_ranks,
     rank_targets_by_score,
     users_with_targets,
 )
@@ -124,26 +122,6 @@ def _batch_size(kind: type[Model], split: SplitMatrices) -> tuple[int, int]:
     cost = kind.estimate_cost(kind.Settings(), LogSize(users, items, split.train.nnz))
     at_once = cost.users_per_block(items)
     return at_once, at_once * max(1, USERS_PER_BATCH // at_once)
-
-
-def collect_test_ranks(model: Model, split: SplitMatrices, n: int) -> dict[str, RankedTargets]:
-    """Rank the targets of a split's test users by every score of a model, in the batches of the evaluation.
-
-    Args:
-        n: of each user's best items, in `ranks.first`, as columns of the split.
-
-    Returns:
-        by score, with `items` as curated `item_index`; empty if no user has a target.
-
-    Raises:
-        OneclassError: a user's items cannot be ranked.
-    """
-    batches: dict[str, list[RankedTargets]] = {}
-    for part, first, end in _iterate_batches(type(model), split):
-        if part == "test":
-            for score, found in collect_target_ranks(model, split.users_of(part, first, end), n).items():
-                batches.setdefault(score, []).append(found._replace(items=split.items[found.items]))
-    return {score: RankedTargets.concatenate(of_score) for score, of_score in batches.items()}
 
 
 def gather_batches(name: str, pending: PendingEvaluation) -> dict[str, list[EvalBatch]]:

@@ -3,7 +3,7 @@
 No users x items array is ever held; the result has one number per user and metric.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple, Self
 
@@ -14,7 +14,7 @@ from oneclass.models.base import Model
 from oneclass.models.evaluation import metrics
 from oneclass.models.evaluation.beyond_accuracy import TOP_K, Exposure
 from oneclass.models.evaluation.metrics import DegreeBin
-from oneclass.models.evaluation.metrics_at_k import UserMetric, concatenate_ranks, find_metric, select_targets
+from oneclass.models.evaluation.metrics_at_k import concatenate_ranks, find_metric, select_targets
 from oneclass.models.evaluation.ranking import CannotRank, TargetRanks, rank_targets
 from oneclass.models.evaluation.ranks_apart import (
     KNOWN_RANK,
@@ -61,14 +61,6 @@ class RankedTargets(NamedTuple):
         return self._replace(
             users=self.users[rows], history_lengths=self.history_lengths[rows], items=self.items[chosen], ranks=ranks
         )
-
-
-ComputeMetric = Callable[[RankedTargets], np.ndarray]  # to float64 (users,)
-
-
-def from_ranks(metric: UserMetric) -> ComputeMetric:
-    """Return a metric that reads nothing but the ranks."""
-    return lambda targets: metric(targets.ranks)
 
 
 class TargetRankMetrics(NamedTuple):
@@ -120,35 +112,6 @@ def rank_targets_by_score(
         OneclassError: a user's items cannot be ranked; it names the model, the score and the user.
     """
     return _rank_users(model, part, model.score_names, exposures, further, on_progress)
-
-
-def collect_target_ranks(model: Model, part: Part, n: int = 0) -> dict[str, RankedTargets]:
-    """Rank the users' targets by every score of a model and return the ranks, where others return their metrics.
-
-    Args:
-        n: of the best items, in `ranks.first`.
-
-    Returns:
-        by score; empty if no user has a target.
-
-    Raises:
-        OneclassError: as `rank_targets_by_score`.
-    """
-    blocks: dict[str, list[RankedTargets]] = {}
-    for block in _iterate_blocks(model, part, on_progress=False):
-        for score, scores in model.iterate_scores(block.histories, users=block.rows):
-            blocks.setdefault(score, []).append(_collect_block(model, score, scores, block, n))
-    return {score: RankedTargets.concatenate(of_score) for score, of_score in blocks.items()}
-
-
-def _collect_block(model: Model, score: str, scores: np.ndarray, block: Part, n: int) -> RankedTargets:
-    try:
-        if block.new_items is None:
-            return _name_targets(block, rank_targets(scores, block.excluded, block.targets, n))
-        rows, ranks = rank_known_items(scores, block.excluded, block.targets, block.new_items, n)
-        return _name_targets(block, ranks, rows)
-    except CannotRank as error:
-        raise _explain(model, score, block.users[error.row], error) from error
 
 
 def _name_targets(block: Part, ranks: TargetRanks, rows: np.ndarray | None = None) -> RankedTargets:

@@ -5,7 +5,7 @@ writes the rows.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from time import perf_counter
@@ -21,7 +21,6 @@ from oneclass.tasks.evaluate import cache, calibration, explicit_negatives, jobs
 from oneclass.tasks.evaluate.jobs import EvalBatch
 from oneclass.tasks.evaluate.own_metrics import NO_IDS, IdsByIndex
 from oneclass.tasks.evaluate.ranking import (
-    RankedTargets,
     TargetRankMetrics,
     group_ranks_by_degree,
     target_degrees,
@@ -155,14 +154,12 @@ def evaluate_lists(
     splits: Sequence[SplitMatrices],
     names: Sequence[str],
     submit: Callable[[str], list[jobs.PendingEvaluation]],
-    add_strata: Callable[[RankedTargets, np.ndarray], Iterable[strata.StratumRow]] = strata.evaluate_strata,
 ) -> Evaluation:
     """Evaluate the ranked lists of models, and their `like` on leave_one_out.
 
     Args:
         splits: of a protocol, those with a test part first.
         submit: starts the evaluation of a model by name, on each split.
-        add_strata: computes metrics by strata from the ranks of a list and the items' likes.
     """
     split, tested = splits[0], [of for of in splits if "test" in of.parts]
     protocol, users = find_protocol(split.protocol), sum(len(users_with_targets(of.parts["test"])) for of in tested)
@@ -176,10 +173,6 @@ def evaluate_lists(
         return found
     failed, degrees = found.evaluated.failed, _TrainingDegrees.of(tested)
     item_likes = strata.count_item_likes(tested)
-
-    def of_strata(targets: RankedTargets) -> Iterable[strata.StratumRow]:
-        return add_strata(targets, item_likes)
-
     pending = {name: submit(name) for name in names}
     for name in names:
         try:
@@ -187,7 +180,7 @@ def evaluate_lists(
             gathered = [jobs.gather_batches(name, of_split) for of_split in pending.pop(name)]
             logger.info("%s %s: evaluated in %.1f s", protocol, name, perf_counter() - started)
             ranked = list(
-                _ranked_lists(name, protocol, degrees, of_strata, gathered, is_folded=is_fold(split.protocol))
+                _ranked_lists(name, protocol, degrees, item_likes, gathered, is_folded=is_fold(split.protocol))
             )
             like, explicit_feedback = _evaluate_like(name, _of_part(gathered, "test"))
         except Exception as error:
@@ -248,7 +241,7 @@ def _ranked_lists(
     name: str,
     protocol: str,
     degrees: _TrainingDegrees,
-    of_strata: Callable[[RankedTargets], Iterable[strata.StratumRow]],
+    item_likes: np.ndarray,
     gathered: Sequence[dict[str, list[EvalBatch]]],
     *,
     is_folded: bool,
@@ -276,7 +269,7 @@ def _ranked_lists(
         logger.info(
             "%s %s/%s: %s %.4f over %d users", protocol, name, score, main, means[main].value, means[main].users
         )
-        by_strata = list(of_strata(ranks.targets))
+        by_strata = list(strata.evaluate_strata(ranks.targets, item_likes))
         yield RankedList(name, score, of_users, means, exposure.metrics(), bins, cells, by_strata)
 
 

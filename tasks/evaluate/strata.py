@@ -5,23 +5,21 @@ items divide the targets: a metric is over the users with a target in the stratu
 ranking as candidates that are none.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from oneclass.models.evaluation.metrics import mean_and_error
-from oneclass.models.evaluation.metrics_at_k import find_metric
+from oneclass.models.evaluation.metrics_at_k import UserMetric, find_metric
 from oneclass.models.numerics.validation import count_item_degrees
-from oneclass.tasks.evaluate.ranking import ComputeMetric, RankedTargets, from_ranks
+from oneclass.tasks.evaluate.ranking import RankedTargets
 from oneclass.tasks.stores.matrices import SplitMatrices
 
 STRATA = ACTIVITY, POPULARITY = "activity", "popularity"
 THIRDS = ("low", "middle", "high")
 METRICS = ("ndcg@100", "recall@20", "mean_rank")  # of `evaluation.strata`; every protocol has them
-COMPUTE_METRICS: dict[str, ComputeMetric] = {
-    name: from_ranks(metric) for name in METRICS if (metric := find_metric(name)) is not None
-}
+COMPUTE_METRICS: dict[str, UserMetric] = {name: of for name in METRICS if (of := find_metric(name)) is not None}
 
 
 class StratumRow(NamedTuple):
@@ -50,20 +48,14 @@ def count_item_likes(tested: Sequence[SplitMatrices]) -> np.ndarray:
     return likes
 
 
-def evaluate_strata(
-    targets: RankedTargets,
-    item_likes: np.ndarray,
-    metrics: Mapping[str, ComputeMetric] = COMPUTE_METRICS,
-    chosen: Sequence[str] = STRATA,
-) -> Iterator[StratumRow]:
+def evaluate_strata(targets: RankedTargets, item_likes: np.ndarray) -> Iterator[StratumRow]:
     """Yield a row for each stratum of the test users or items that has a target, and metric.
 
     Args:
         targets: with `items` as curated `item_index`.
         item_likes: of `count_item_likes`.
-        metrics: users with NaN are left out.
     """
-    for strata in chosen:
+    for strata in STRATA:
         values = targets.history_lengths.astype(np.float64) if strata == ACTIVITY else item_likes
         if np.isnan(values).all():
             continue
@@ -72,11 +64,10 @@ def evaluate_strata(
         of_targets = np.repeat(thirds, np.diff(targets.ranks.indptr)) if by_user else thirds[targets.items]
         for number, name in enumerate(THIRDS):
             inside, part = values[thirds == number], targets.select(of_targets == number)
-            for metric, compute in metrics.items() if len(part.users) else ():
-                if not np.isnan(computed := compute(part)).all():
-                    mean, ends = mean_and_error(computed), (float(inside.min()), float(inside.max()))
-                    means = mean.value, mean.standard_error, mean.users
-                    yield StratumRow(metric, strata, name, *ends, *means, len(part.items))
+            for metric, compute in COMPUTE_METRICS.items() if len(part.users) else ():
+                mean = mean_and_error(compute(part.ranks))
+                ends, means = (float(inside.min()), float(inside.max())), (mean.value, mean.standard_error, mean.users)
+                yield StratumRow(metric, strata, name, *ends, *means, len(part.items))
 
 
 def _divide_by_thirds(values: np.ndarray) -> np.ndarray:

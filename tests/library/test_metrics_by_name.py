@@ -1,4 +1,4 @@
-"""`oneclass.evaluate(metrics=...)` at any k: the ranks of the run's own tables, means, errors and paired tests."""
+"""`oneclass.evaluate(metrics=...)` by name and by functions: means, errors and paired tests."""
 
 import numpy as np
 import polars as pl
@@ -15,32 +15,22 @@ LIKES = [
 ]
 FIXED = ["recall@20", "recall@50", "recall_of_all@20", "ndcg@100", "ndcg@20", "mean_rank", "mean_rank_midtie"]
 MODELS = {"strong": MRFDense(l2=5.0), "popularity": Popularity()}
-
-
 RENAMED = {name: name.upper() for name in FIXED}  # not of the tables, so computed from the ranks
-OF_LISTS = ["coverage@20", "novelty@20", "popularity_percentile@20", "popularity_lift@20", "gini@20"]
 OF_USERS = ["hr@1", "hit_rate@10", "precision@10", "recall@10", "mrr", "mrr@1", "map", "percentile_rank", "auc"]
-OF_CONTENT = ["serendipity@10", "coverage@10", "intra_list_similarity@10", "calibration[side]@10"]
-NAMES = [*FIXED, *RENAMED.values(), *OF_LISTS, *(name.upper() for name in OF_LISTS), "coverage@5"]
-NAMES += [*OF_USERS, "recall_of_all@10", "hit_rate@5", *OF_CONTENT]
-KINDS = pl.DataFrame({"item_id": range(100, 170), "side": ["a"] * 30 + ["b"] * 10 + ["c"] * 30, "price": range(70)})
+NAMES = [*FIXED, *RENAMED.values(), "coverage@20", *OF_USERS, "recall_of_all@10", "hit_rate@5"]
 
 
 @pytest.fixture(scope="module")
 def one_out():
     """Both models by every metric with `leave_one_out`, where each user has one target."""
-    table = Interactions(LIKES, items=KINDS)
-    return evaluate(MODELS, table, metrics=NAMES, protocol="leave_one_out", threads=1)
-
-
-@pytest.fixture(scope="module")
-def folded():
-    return evaluate(MODELS, Interactions(LIKES, items=KINDS), metrics=NAMES, folds=2, threads=1)
+    return evaluate(MODELS, LIKES, metrics=NAMES, protocol="leave_one_out", threads=1)
 
 
 @pytest.fixture(params=["one split", "folds"])
 def found(request):
-    return request.getfixturevalue("folded" if request.param == "folds" else "one_out")
+    if request.param == "one split":
+        return request.getfixturevalue("one_out")
+    return evaluate(MODELS, LIKES, metrics=NAMES, folds=2, threads=1)
 
 
 def test_values_errors_and_comparisons_are_those_of_the_tables(found):
@@ -76,9 +66,8 @@ def test_pairs_are_compared_user_by_user(one_out):
 
 
 def test_known_items_are_ranked_apart_from_new_ones():
-    found = evaluate(
-        ItemKNN(), Interactions(LIKES, items=KINDS), protocol="cold_items", metrics=["ndcg@20", "NDCG@20"], threads=1
-    )
+    likes = Interactions(LIKES, items={"item_id": range(100, 170), "side": ["a"] * 30 + ["b"] * 10 + ["c"] * 30})
+    found = evaluate(ItemKNN(), likes, protocol="cold_items", metrics=["ndcg@20", "NDCG@20"], threads=1)
     one, other = found.metrics.drop("metric").rows()
     assert one == other and one[-1] > 10
 
@@ -150,37 +139,6 @@ def test_wrong_functions_are_refused():
 
 def test_unknown_names_are_refused_before_a_fit_with_what_there_is():
     for name in ("sharpness@7", "recall", "ndcg@0", "calibration@7", 7):
-        known = rf"metrics {name}: unknown\. There are precision@k, recall@k, .*, auc, .*, coverage@k, .* with any"
+        known = rf"metrics {name}: unknown\. There are precision@k, recall@k, .*, auc, .* with any"
         with pytest.raises(ValueError, match=known):
             evaluate(Popularity(), LIKES, metrics=["ndcg@10", name], protocol="leave_one_out")
-
-
-def test_metrics_of_lists_are_those_of_the_tables_at_any_k(found):
-    whole = [*OF_LISTS, *(name.upper() for name in OF_LISTS)]
-    for model in MODELS:
-        of_model = found.metrics.filter(model=model)
-        rows = {row[0]: row[1:] for row in of_model.drop("model").select("metric", pl.exclude("metric")).iter_rows()}
-        assert all(rows[name] == rows[name.upper()] for name in OF_LISTS)
-        values = dict(of_model.select("metric", "value").rows())
-        assert values["coverage@5"] < values["coverage@20"]
-    assert of_model.filter(metric="coverage@20")["standard_error"].item() is None
-    compared = found.comparisons.filter(pl.col("metric").is_in([*whole, "coverage@5"]))
-    assert compared["metric"].to_list() == ["NOVELTY@20", "POPULARITY_PERCENTILE@20"]
-
-
-def test_metrics_of_lists_are_of_the_items_that_the_model_recommends(one_out):
-    """Popularity shows its own list: nothing of it surprises, and every list of a few items is nearly the same."""
-    of_model = [dict(one_out.metrics.filter(model=model).select("metric", "value").rows()) for model in MODELS]
-    strong, popular = ([values[name] for name in OF_CONTENT] for values in of_model)
-    assert popular[0] == 0 < strong[0] and popular[1] < strong[1]
-    assert 0 < strong[2] < 1 and strong[3] < popular[3]  # users take one of two sides, or both kinds of one
-    assert {OF_CONTENT[0], OF_CONTENT[2], OF_CONTENT[3]} == {*one_out.comparisons["metric"]} & {*OF_CONTENT}
-
-
-def test_calibration_needs_an_attribute_of_texts():
-    for name, items in {"genre": KINDS, "price": KINDS, "side": None}.items():
-        message = "take one of side" if items is not None else r"by Interactions\(items=\.\.\.\)"
-        with pytest.raises(
-            ValueError, match=rf"calibration\[{name}\]@3: the items have no attribute {name}; .*{message}"
-        ):
-            evaluate(Popularity(), Interactions(LIKES, items=items), metrics=[f"calibration[{name}]@3"])

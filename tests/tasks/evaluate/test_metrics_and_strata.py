@@ -1,11 +1,9 @@
-"""`evaluation.strata` and `evaluate.metrics` against `oneclass.evaluate`, whose own tests recount it, to the digit.
-
-Metrics are at any k and by location.
-"""
+"""`evaluate.metrics`, by name and location, against `oneclass.evaluate`; `evaluation.strata` against plain counts."""
 
 import importlib
 import shutil
 import sys
+from collections import Counter
 
 import numpy as np
 import polars as pl
@@ -18,7 +16,7 @@ from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.datasets.columns import AttributeTable
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.evaluate import evaluate
-from oneclass.tasks.evaluate.strata import METRICS, STRATA
+from oneclass.tasks.evaluate.strata import METRICS
 from oneclass.tasks.ingest.stage import ingest
 from oneclass.tasks.metric_registry import choose_metrics
 from oneclass.tasks.protocols import list_splits
@@ -30,7 +28,6 @@ from tests.tasks.conftest import train_model
 USERS, ITEMS = 150, 70
 ESTIMATORS = {"popularity": oneclass.Popularity(), "mrf_dense": oneclass.MRFDense(l2=5.0)}
 BY_ITEM = {"item_id": [f"i{item}" for item in range(ITEMS)], "genre": [f"g{item % 3}" for item in range(ITEMS)]}
-COLUMNS = "model, score, metric, stratum, least, most, value, standard_error, users, targets"
 VALUES = "model, score, metric, value, standard_error, users"
 PAIRS = "metric, model, score, other_model, other_score, difference, standard_error, p_value, users, adjusted_p_value"
 MODULE = '''
@@ -126,46 +123,78 @@ def run_stages(home, protocol, run_id="run", settings=None, models=("popularity"
     return evaluate(home, run_id, protocol, fit_splits(home, protocol, run_id, settings, models), **options)
 
 
-def load_rows(home, where="true", columns=COLUMNS, table="strata"):
+def load_rows(home, where, columns, table="metrics"):
     return query_rows(home, f"select {columns} from evaluation.{table} where {where}")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("protocol", "folds", "compared"),
-    [
-        ("strong_generalization", 2, ("activity",)),
-        ("leave_one_out", None, ("activity", "popularity")),
-        ("cold_items", None, ("popularity",)),
-    ],
+    ("protocol", "folds"), [("strong_generalization", 2), ("leave_one_out", None), ("cold_items", None)]
 )
-def test_a_run_and_the_library_have_the_same_digits(shop, field_metrics, protocol, folds, compared):
+def test_a_run_and_the_library_have_the_same_digits(shop, field_metrics, protocol, folds):
     home, _ = shop
     own = ["field_metrics:first_place", "field_metrics:early_place", "field_metrics:lengths", "precision@7", "MRR"]
     settings = {"min_validation_users": 1 << 40} if folds else {}
     run_stages(home, protocol, settings=settings, models=list(ESTIMATORS), metrics=[*own, "recall@20"])
-    assert {row[0] for row in load_rows(home, columns="distinct strata")} == set(STRATA)
     table = oneclass.Interactions(draw_likes(), items=pl.DataFrame(BY_ITEM))
     module = importlib.import_module("field_metrics")
     given = [module.first_place, module.early_place, module.lengths, "precision@7", "MRR"]
-    options = {"protocol": protocol, "metrics": [*METRICS, *given], "folds": folds, "threads": 2}
-    for strata in compared:
-        found = oneclass.evaluate(ESTIMATORS, table, strata=strata, **options)
-        expected = found.strata.filter(pl.col("metric").is_in(METRICS)).rows()
-        assert len(expected) > 6
-        of_own = f"strata = '{strata}' and metric in {tuple(METRICS)}"
-        assert sorted(map(str, load_rows(home, of_own))) == sorted(map(str, expected))
+    found = oneclass.evaluate(ESTIMATORS, table, protocol=protocol, metrics=given, folds=folds, threads=2)
     renamed = dict(zip(["first_place", "early_place", "lengths"], own, strict=False))
     for name, columns in (("metrics", VALUES), ("comparisons", PAIRS)):
-        chosen = [
+        wanted = [
             tuple(renamed.get(cell, cell) for cell in row)
             for row in getattr(found, name).select(columns.split(", ")).rows()
         ]
-        wanted = [row for row in chosen if {*row} & {*own}]
         rows = load_rows(home, f"metric in {tuple(own)}", columns, name)
         assert len(wanted) >= len(own) and sorted(rows, key=str) == sorted(wanted, key=str)
-    users = dict(load_rows(home, "metric = 'field_metrics:early_place'", "model, users", "metrics"))
+    users = dict(load_rows(home, "metric = 'field_metrics:early_place'", "model, users"))
     assert users["popularity"] != users["mrf_dense"]  # so that fewer of both are compared
+
+
+def divide_by_thirds(value_of):
+    ordered = sorted(value_of.values())
+    low, middle = (ordered[int(np.ceil(len(ordered) * part / 3)) - 1] for part in (1, 2))
+    return {key: "low" if x <= low else "middle" if x <= middle else "high" for key, x in value_of.items()}
+
+
+def list_metrics(places, candidates):
+    """The metrics of one user, of some of the targets, without ties."""
+    gains, ideal = (np.log2(np.array(at) + 1.0) ** -1 for at in (places[places <= 100], range(1, len(places) + 1)))
+    ranks = np.mean((candidates - places) / candidates)
+    return {"ndcg@100": sum(gains) / sum(ideal), "recall@20": np.mean(places <= 20), "mean_rank": ranks}
+
+
+@pytest.mark.parametrize(("protocol", "known"), [("strong_generalization", "fold_in"), ("leave_one_out", "train")])
+def test_strata_are_thirds_of_users_and_items_by_plain_counts(shop, protocol, known):
+    """Of a user with targets in several strata of items, the others stay in the ranking."""
+    home, _ = shop
+    run_stages(home, protocol, settings={"min_validation_users": 0}, models=["mrf_dense"])
+    ranked = []
+    model, options = ESTIMATORS["mrf_dense"], {"protocol": protocol, "folds": 1, "threads": 1}
+    oneclass.evaluate(model, draw_likes(), metrics=lambda user: ranked.append(user) or 0.0, **options)
+    edges = query_rows(home, f"select user_id, item_id, role from splits.{protocol} where role <> 'dropped'")
+    lengths = Counter(user for user, _, role in edges if role == known)
+    likes = {item: 0 for _, item, _ in edges} | Counter(item for _, item, role in edges if role in ("fit", "train"))
+    lengths = {user.user_id: lengths[user.user_id] for user in ranked}
+    columns = "stratum, metric, least, most, value, standard_error, users, targets"
+    for strata, values in (("activity", lengths), ("popularity", likes)):
+        thirds, expected = divide_by_thirds(values), {}
+        for third in ("low", "middle", "high"):
+            inside = [values[key] for key in values if thirds[key] == third]
+            of_users = []
+            for user in ranked:
+                keys = [user.user_id] * len(user.targets) if strata == "activity" else user.targets
+                of_users.append((user.places[[thirds[key] == third for key in keys]], user.candidates))
+            of_users = [(places, candidates) for places, candidates in of_users if len(places)]
+            for metric in METRICS:
+                found = [list_metrics(*user)[metric] for user in of_users]
+                error, targets = np.std(found) / np.sqrt(len(found)), sum(len(places) for places, _ in of_users)
+                expected[third, metric] = min(inside), max(inside), np.mean(found), error, len(found), targets
+        rows = {row[:2]: row[2:] for row in load_rows(home, f"strata = '{strata}'", columns, "strata")}
+        assert rows.keys() == expected.keys() and len(rows) == 9
+        for key, row in rows.items():
+            assert row == pytest.approx(expected[key]), key
 
 
 def test_other_metrics_or_another_source_are_evaluated_anew(shop, field_metrics):
@@ -178,7 +207,7 @@ def test_other_metrics_or_another_source_are_evaluated_anew(shop, field_metrics)
             importlib.invalidate_caches()
         run_stages(home, "leave_one_out", run_id, metrics=metrics)
         counted = f"run_id = '{run_id}' and metric like 'field_metrics:%'"
-        ((found, value),) = load_rows(home, counted, "count(*), max(value)", "metrics")
+        ((found, value),) = load_rows(home, counted, "count(*), max(value)")
         assert (found, value is None) == (count, count == 0)
 
 
@@ -199,7 +228,7 @@ def test_metrics_that_cannot_be_found_are_refused(field_metrics):
     assert choose_metrics(["ndcg@100", "recall@20"]) == choose_metrics([])  # of every run
     for name, message in {
         "presicion@7": r"evaluate.metrics: presicion@7 is unknown. Did you mean precision@k\? ",
-        "coverage@50": "coverage@50 is no metric of single users",
+        "coverage@20": "coverage@20 is no metric of single users",
         "ndcg@100_new": "ndcg@100_new is no metric of single users",
         "absent_module:function": "No module named 'absent_module'. Write module:function",
         "field_metrics:absent": "field_metrics has no function absent",
