@@ -136,7 +136,7 @@ def walk_shop(root: Path, generator: random.Random) -> str:
     walk, taken = Walk(root, generator), ["night"]
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = str(free.getsockname()[1])
-    words = ["flows.serve", "--dataset", "shop", "--home", str(root), "--wait", "--port", port]
+    words = ["flows.serve", "--dataset", "shop", "--home", str(root), "--port", port]
     with (root / "serve.log").open("wb") as log:
         server = subprocess.Popen([sys.executable, "-m", *words], stdout=log, stderr=log)
     for step in generator.choices(list(STEPS), list(STEPS.values()), k=6):

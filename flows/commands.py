@@ -18,16 +18,13 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import fields
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import Annotated, Any, NoReturn
 
 from cyclopts import App, CycloptsError, Parameter
 
 from oneclass.flows import prefect_server
 from oneclass.flows.parameters import find_default
 from oneclass.tasks.terminal import escape_lines, escape_unencodable, open_closed_streams, print_text
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 COMMANDS = {  # arguments of a common use, with which the command's help ends
     "backfill": "--dataset mine --source orders.csv",
@@ -42,8 +39,8 @@ COMMANDS = {  # arguments of a common use, with which the command's help ends
     "nightly_retrain": "--dataset mine",
     "deploy": "--dataset mine",
 }
-RUNNING_FLOWS = ("backfill", "nightly_retrain", "tune", "forget")
-WITH_PREFECT = (*RUNNING_FLOWS, "promote", "deploy")
+RUNNING_FLOWS = ("backfill", "nightly_retrain", "forget")
+WITH_PREFECT = (*RUNNING_FLOWS, "tune", "promote", "deploy")
 # Return what was parsed, or None after `--help`; raise errors.
 RETURN_ALL: Any = {"result_action": "return_value", "exit_on_error": False, "print_error": False}
 EXIT_STATUSES = {
@@ -156,9 +153,7 @@ def _run_with_prefect(command: types.ModuleType, name: str, given: Any, debug: b
             return run
         prefect_server.start_server()
     import prefect.main as _
-    from rich.console import Console
 
-    Console.on_broken_pipe = _hide_output  # pyright: ignore[reportAttributeAccessIssue]  (the name of `self`)
     prefect_server.log_startup()
     from oneclass.flows import signals
 
@@ -171,11 +166,6 @@ def _run_with_prefect(command: types.ModuleType, name: str, given: Any, debug: b
             stack.enter_context(prefect_server.ensure_server())
             stack.callback(run_hooks.prepared.reset, run_hooks.prepared.set(run))
         return getattr(command, name)(given)
-
-
-def _hide_output(console: "Console") -> None:
-    """Go on without the log if nobody reads it any more; rich would end the process."""
-    console.quiet = True
 
 
 def _run_alone(run: Any, given: Any, debug: bool) -> str:
@@ -193,13 +183,7 @@ def _report_error(error: BaseException, debug: bool) -> int:
     if debug:
         traceback.print_exception(error)
     status, message = getattr(error, "exit_status", 1), str(error)
-    if isinstance(error, RuntimeError) and message.startswith("Could not determine home directory"):
-        status = 2
-        message = (
-            f"HOME: is not set, and user {os.getuid()} has no home folder here, where Prefect and numba keep their "
-            "files. Set HOME to a folder that this user may write."
-        )
-    elif not hasattr(error, "exit_status"):
+    if not hasattr(error, "exit_status"):
         from oneclass.tasks import memory_errors
 
         explanation = isinstance(error, Exception) and memory_errors.explain_exhaustion(error, "The home")

@@ -4,19 +4,19 @@ A worker may run in any folder, and runs each flow in a temporary one. So a depl
 every file and folder by absolute path.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from oneclass.flows.commands import run_as_program
-from oneclass.flows.parameters import NightlyRetrainParameters, TrainParameters, find_default
+from oneclass.flows.parameters import NightlyRetrainParameters, SettingParameters
 
 WORK_POOL = "oneclass"
 
 
 @dataclass(frozen=True, kw_only=True)
-class DeployParameters(TrainParameters):
-    """Parameters of `flows.deploy`: those of each night, and its schedule.
+class DeployParameters(SettingParameters):
+    """Parameters of `flows.deploy`: the settings of each night, and its schedule.
 
     Attributes:
         cron: when the nights start: minute, hour, and so on
@@ -31,7 +31,10 @@ class DeployParameters(TrainParameters):
 
 
 def deploy(given: DeployParameters) -> str:
-    """Deploy the nightly run of a data set on the Prefect server; these flags apply to each night."""
+    """Deploy the nightly run of a data set on the Prefect server, with these settings.
+
+    The other parameters of each night are at their defaults; change them on the deployment's page.
+    """
     from prefect.client.orchestration import get_client
     from prefect.client.schemas.actions import WorkPoolCreate
     from prefect.exceptions import ObjectNotFound
@@ -77,14 +80,12 @@ def build_parameters(given: DeployParameters) -> dict[str, Any]:
     """Return the parameters of each night, with absolute paths."""
     from oneclass.tasks.stores import home
 
-    parameters = {one.name: getattr(given, one.name) for one in fields(TrainParameters)}
-    defaults = {one.name: find_default(one) for one in fields(given)}
-    parameters = {name: value for name, value in parameters.items() if value != defaults[name]}
-    parameters |= {"dataset": given.dataset, "home": str(home.resolve_root(given.home).resolve())}
-    parameters["config"] = [str(Path(path).resolve()) for path in given.config]
-    if titles := given.settings.get("publish.titles"):
-        parameters["settings"] = {**given.settings, "publish.titles": str(Path(titles).resolve())}
-    return parameters
+    settings = dict(given.settings)
+    if titles := settings.get("publish.titles"):
+        settings["publish.titles"] = str(Path(titles).resolve())
+    parameters = {"config": [str(Path(path).resolve()) for path in given.config], "settings": settings}
+    kept = {name: value for name, value in parameters.items() if value}
+    return {"dataset": given.dataset, "home": str(home.resolve_root(given.home).resolve()), **kept}
 
 
 def places() -> dict[str, str]:

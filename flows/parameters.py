@@ -43,6 +43,9 @@ def _split_names(kind: Any, tokens: Sequence[Token]) -> list[str]:
     return [name.strip() for token in tokens for name in token.value.split(",") if name.strip()]
 
 
+Assignments = Annotated[
+    dict[str, Any], Parameter(name="--set", accepts_keys=False, n_tokens=-1, converter=_parse_assignments)
+]
 Names = Annotated[list[str], Parameter(n_tokens=-1, converter=_split_names)]
 
 
@@ -69,26 +72,17 @@ class DatasetParameters:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunParameters(DatasetParameters):
-    """Parameters of every flow.
+class SettingParameters(DatasetParameters):
+    """Parameters of commands that take the settings of runs.
 
     Attributes:
         config: files of settings in TOML: [stage or model] name = value; a later one overrides an earlier one
         settings: single settings, such as binarize.threshold=4 mrf_dense.l2=500 (in Prefect's UI
             {"binarize.threshold": 4, "mrf_dense.l2": 500}); they override all files
-        seed: the seed of every random draw; equal seeds give equal bits
-        threads: cores to use; all available ones by default, which is also the maximum
-        memory: memory for DuckDB, such as 4GB, past which it spills to the home; by default a third of the machine's,
-            or of the container's
     """
 
     config: list[str] = field(default_factory=list[str])
-    settings: Annotated[
-        dict[str, Any], Parameter(name="--set", accepts_keys=False, n_tokens=-1, converter=_parse_assignments)
-    ] = field(default_factory=dict[str, Any])
-    seed: int = 0
-    threads: int | None = None
-    memory: str | None = None
+    settings: Assignments = field(default_factory=dict[str, Any])
 
     def to_backfill(self, **more: Any) -> "BackfillParameters":
         """Return the backfill parameters with these values, and those in `more`."""
@@ -97,32 +91,27 @@ class RunParameters(DatasetParameters):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SourceParameters(DatasetParameters):
+class RunParameters(SettingParameters):
+    """Parameters of every flow.
+
+    Attributes:
+        seed: the seed of every random draw; equal seeds give equal bits
+        threads: cores to use; all available ones by default, which is also the maximum
+        memory: memory for DuckDB, such as 4GB, past which it spills to the home; by default a third of the machine's,
+            or of the container's
+    """
+
+    seed: int = 0
+    threads: int | None = None
+    memory: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColumnParameters(DatasetParameters):
     """Parameters of commands that read logs by name.
 
     Attributes:
         source: raw log files or folders; by default those in HOME/NAME/landing
-    """
-
-    source: list[str] = field(default_factory=list[str])
-
-
-@dataclass(frozen=True, kw_only=True)
-class LogParameters(SourceParameters):
-    """Parameters of flows that read logs by name.
-
-    Attributes:
-        split_files: adjacency lists that come as a split, TRAIN and TEST; evaluated by the protocol `given`
-    """
-
-    split_files: tuple[str, str] | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class ColumnParameters(SourceParameters):
-    """Parameters of commands that take the columns of logs.
-
-    Attributes:
         user: the logs' column of users, as [columns] names it; by number where a file has no header
         item: the logs' column of items
         value: the logs' column of values; - for none
@@ -130,6 +119,7 @@ class ColumnParameters(SourceParameters):
         event: the logs' column with the kind of event, with [events]; - to count all kinds alike
     """
 
+    source: list[str] = field(default_factory=list[str])
     user: str | None = None
     item: str | None = None
     value: str | None = None
@@ -180,15 +170,17 @@ class NightlyRetrainParameters(ClusterParameters):
 
 
 @dataclass(frozen=True, kw_only=True)
-class BackfillParameters(LogParameters, ColumnParameters, ClusterParameters):
+class BackfillParameters(ColumnParameters, ClusterParameters):
     """Parameters of the flow `backfill`.
 
     Attributes:
+        split_files: adjacency lists that come as a split, TRAIN and TEST; evaluated by the protocol `given`
         since: events from this day on (YYYY-MM-DD)
         until: events up to the end of this day
         replace: keep only the sources in the warehouse: the events of all other logs are deleted
     """
 
+    split_files: tuple[str, str] | None = None
     since: date | None = None
     until: date | None = None
     replace: bool = False

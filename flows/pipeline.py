@@ -43,7 +43,6 @@ artifact `summary` says what is published and why, `contracts` which rules do no
 `<home>/<dataset>/report/index.html`, has all of it with figures."""
 
 logger = logging.getLogger(__name__)
-signals.report_errors_once()
 
 NIGHTLY_DEPLOYMENT = "nightly-retrain"
 
@@ -127,7 +126,7 @@ def run_pipeline(run: RunSettings, flow_name: str) -> Published:
         run = fit_to_machine(drop_optional_models(run, splits), run_id, logs, executor)
         diagnose_task(run.home, run_id, run.seed)
         run = replace(run, models=_tune_settings(run, run_id, splits, executor))
-        models = ModelRun(drop_models_far_behind(run, run_id, logs, len(splits.digests)), run_id, splits, executor)
+        models = ModelRun(run, run_id, splits, executor)
         models.train_models()
         models.evaluate_models()
         published = models.publish()
@@ -172,15 +171,6 @@ def fit_to_machine(
             f"Choose one of {', '.join(models)}, or give the run more memory."
         )
     return replace(run, models=models)
-
-
-def drop_models_far_behind(run: RunSettings, run_id: str, logs: Sequence[capacity.LogSize], fits: int) -> RunSettings:
-    """Leave out default models that their search shows far behind, if the run's `fits` of each model take long."""
-    if not run.substitutes:
-        return run
-    candidates = [name for name in run.models if name != run.publish.model]
-    left = auto.drop_models_far_behind(run.home, run_id, candidates, logs, fits)
-    return replace(run, models={name: of for name, of in run.models.items() if name in {*left, run.publish.model}})
 
 
 def _tune_settings(

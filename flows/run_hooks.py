@@ -33,11 +33,8 @@ MAX_DELAY = timedelta(hours=1)
 prepared: ContextVar["RunSettings | None"] = ContextVar("prepared", default=None)
 
 
-def prepare_run(given: RunParameters, check: "Callable[[RunSettings], object] | None" = None) -> "RunSettings":
+def prepare_run(given: RunParameters) -> "RunSettings":
     """Scan the logs of a run, resolve its settings and check its home; notify if one of these fails.
-
-    Args:
-        check: a further check of the settings, before anything is written.
 
     Raises:
         InputError: a log is absent or unreadable, or as `resolve_settings` and `check_home`.
@@ -50,8 +47,6 @@ def prepare_run(given: RunParameters, check: "Callable[[RunSettings], object] | 
         from oneclass.flows.settings import resolve_settings
 
         run = resolve_settings(parameters)
-        if check:
-            check(run)
         check_home(run)
         return run
 

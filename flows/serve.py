@@ -16,7 +16,6 @@ class ServeParameters(DatasetParameters):
         port: 0 for any free port
         host_names: further names under which clients ask, such as recommendations.shop.example
         api_key_file: SHA-256 hashes of keys, one per line; requests must send one as `Authorization: Bearer KEY`
-        wait: start although nothing is published yet; /ready is 503 until then
         workers: processes that answer on the port
         access_log: append a JSON line per request, without its query, to this file; - for standard output
     """
@@ -25,7 +24,6 @@ class ServeParameters(DatasetParameters):
     port: int = 8765
     host_names: list[str] = field(default_factory=list[str])
     api_key_file: str | None = None
-    wait: bool = False
     workers: int = 1
     access_log: str | None = None
 
@@ -47,7 +45,6 @@ def serve(given: ServeParameters) -> str:
         rules,
         host=given.host,
         port=given.port,
-        wait=given.wait,
         workers=given.workers,
         access_log=given.access_log,
     )

@@ -3,13 +3,13 @@
 import difflib
 import importlib.util
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from oneclass.models.registry import MODELS
-from oneclass.models.settings import ModelSettings, RecencySettings, SearchSpace, select_allowed
+from oneclass.models.settings import ModelSettings, RecencySettings, select_allowed
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.demo.story import DemoSettings
 from oneclass.tasks.errors import InputError
@@ -152,33 +152,6 @@ def check_protocol(name: str) -> None:
     """Raise `InputError` for a protocol that does not exist."""
     if name not in PROTOCOLS:
         raise InputError(_unknown_name_error("protocol", name, PROTOCOLS))
-
-
-def build_search_space(
-    model: str, fixed: Iterable[str], *, order: bool = False, explicit_negatives: bool = False
-) -> SearchSpace:
-    """Return the model's declared search space without the `fixed` settings.
-
-    Args:
-        fixed: names of settings of the model.
-        order: whether histories keep their order (`split.order`).
-        explicit_negatives: whether explicit negatives are kept (`binarize.explicit_negatives`).
-
-    Raises:
-        InputError: no setting is left to search.
-    """
-    declared = MODELS[model].Settings.search_space
-    if not declared:
-        known = [name for name in MODELS if MODELS[name].Settings.search_space]
-        raise InputError(f"--model {model}: has no settings to tune. Models that have: {', '.join(known)}.")
-    if order:
-        declared = {**declared, **MODELS[model].Settings.recency_search_space}
-    if explicit_negatives:
-        declared = {**declared, **MODELS[model].Settings.explicit_search_space}
-    space = {name: values for name, values in declared.items() if name not in set(fixed)}
-    if not space:
-        raise InputError(f"--set: fixes every setting of {model} that is searched, {', '.join(declared)}.")
-    return space
 
 
 def needs_order(

@@ -27,8 +27,8 @@ class PublicationWatcher:
         error: why a newer publication could not be loaded; None without one.
     """
 
-    def __init__(self, root: Path, dataset: str, *, seconds: float = POLL_SECONDS, wait: bool = False) -> None:
-        """Load the publication; if nothing is published yet, `wait` begins without one.
+    def __init__(self, root: Path, dataset: str, *, seconds: float = POLL_SECONDS) -> None:
+        """Load the publication, or begin without one if nothing is published yet.
 
         Raises:
             InputError, Damaged: as `tasks.recommend.load`.
@@ -36,7 +36,7 @@ class PublicationWatcher:
         self._root, self._dataset, self._seconds = root, dataset, seconds
         self._link = Home(root, dataset).published
         self._seen = self._current_target()
-        self.loaded = None if wait and self._seen is None else self._load_publication()
+        self.loaded = None if self._seen is None else self._load_publication()
         self.error: str | None = None
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._poll, daemon=True, name="publication watcher")

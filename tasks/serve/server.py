@@ -24,16 +24,16 @@ SHUTDOWN_SECONDS = 10  # after which requests that have not arrived are given up
 
 
 def run_service(
-    root: Path, dataset: str, rules: AccessRules, host: str, port: int, wait: bool, workers: int, access_log: str | None
+    root: Path, dataset: str, rules: AccessRules, host: str, port: int, workers: int, access_log: str | None
 ) -> None:
     """Print the address, and answer until told to end; the arguments are those of `flows.serve`.
 
     Raises:
-        InputError: nothing is published, or the address, the access log or the number of workers cannot be used.
+        InputError: the address, the access log or the number of workers cannot be used.
     """
     if workers < 1:
         raise InputError(f"--workers {workers}: must be at least 1.")
-    watcher = PublicationWatcher(root, dataset, wait=wait)
+    watcher = PublicationWatcher(root, dataset)
     app = create_app(watcher, Home(root, dataset), rules, open_access_log(access_log))
     with _open_socket(host, port) as server_socket:
         served = f"publication {watcher.loaded.publication}" if watcher.loaded else "nothing is published yet"
@@ -45,13 +45,13 @@ def run_service(
         del app, watcher  # each worker has its own
         with tempfile.TemporaryDirectory(prefix="oneclass-metrics-") as folder:
             os.environ[MULTIPROCESS] = folder  # before a worker imports prometheus_client
-            build = functools.partial(build_app, root, dataset, rules, wait, access_log)
+            build = functools.partial(build_app, root, dataset, rules, access_log)
             Multiprocess(configure(build, factory=True, workers=workers), sockets=[server_socket]).run()
 
 
-def build_app(root: Path, dataset: str, rules: AccessRules, wait: bool, access_log: str | None) -> FastAPI:
+def build_app(root: Path, dataset: str, rules: AccessRules, access_log: str | None) -> FastAPI:
     """Create the application of a worker, with a watcher of its own."""
-    watcher = PublicationWatcher(root, dataset, wait=wait)
+    watcher = PublicationWatcher(root, dataset)
     return create_app(watcher, Home(root, dataset), rules, open_access_log(access_log))
 
 

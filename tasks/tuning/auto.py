@@ -17,14 +17,14 @@ import polars as pl
 from oneclass.models.memory_estimates import LogSize
 from oneclass.models.registry import MODELS
 from oneclass.models.settings import ModelSettings, SearchSpace
-from oneclass.tasks.capacity import record_left_out
 from oneclass.tasks.cluster import LOCAL, Executor
 from oneclass.tasks.orchestration.stage_task import stage_task
 from oneclass.tasks.protocols import NEXT_EVENTS_VALIDATION, describe_folds, find_validation_splits
 from oneclass.tasks.stores import matrices, stages, warehouse
 from oneclass.tasks.stores.home import Home
+from oneclass.tasks.stores.matrices import SplitMatrices
 from oneclass.tasks.tuning.halving import SearchProgress, run_searches
-from oneclass.tasks.tuning.search import Search, describe_trials, find_best_trial, format_setting
+from oneclass.tasks.tuning.search import Search, choose_space, describe_trials, find_best_trial, format_setting
 from oneclass.tasks.tuning.validation import MIN_USERS
 
 logger = logging.getLogger(__name__)
@@ -34,9 +34,6 @@ SAMPLE_SHARE, MIN_SAMPLE_EDGES, MAX_SAMPLE_EDGES = 1 / 8, 100_000, 400_000
 MAX_ITEMS = 8_000  # items of a trial, for models whose cost depends on the items
 MAX_QUICK_EDGES = 2_000_000  # training edges; with more, `manual_only` settings are left out of the initial trials
 MAX_AGE_DAYS, MAX_GROWTH = 30, 1.25  # validity of a result: its age, and the ratio of users, items and edges
-# CPU seconds of all fits of a run, up to which no model is left out, and up to which one may cost more than all others
-MAX_FITS_SECONDS, MAX_COSTLY_SECONDS = 900.0, 3_600.0
-FAR_BEHIND_SHARE = 0.4  # of the best metric, below which a model with long fits is left out
 
 
 @dataclass(frozen=True)
@@ -117,14 +114,14 @@ def tune(
     folds = tuple(digests[split] for split in find_validation_splits(protocol, digests))
     split = matrices.load_split(home, folds[0], parts=())
     is_latest = split.latest_mask is not None or split.protocol == NEXT_EVENTS_VALIDATION
-    weighs_recency, whole = is_latest and split.recency_ranks is not None, LogSize.of(split.train)
+    whole = LogSize.of(split.train)
     sizes = {"users": whole.users, "items": whole.items, "edges": whole.edges}
     choices, searches = dict[str, ChosenSettings](), list[Search]()
     for model, settings in models.items():
         if not settings.search_space:
             continue
         given = request.given.get(model, ())
-        space, unsearched = _choose_space(settings, given, whole, weighs_recency)
+        space, unsearched = _choose_searched(settings, given, split)
         samples_items = MODELS[model].estimate_cost(settings, whole).depends_on_items and whole.items > MAX_ITEMS
         edges, items = sample_edges(whole.edges), MAX_ITEMS if samples_items else None
         search = Search(model, protocol, folds, settings, space, seed, edges, items, unsearched, whole=whole)
@@ -146,19 +143,19 @@ def tune(
 tune_task = stage_task(tune)
 
 
-def _choose_space(
-    settings: ModelSettings, given: Collection[str], whole: LogSize, weighs_recency: bool
+def _choose_searched(
+    settings: ModelSettings, given: Collection[str], split: SplitMatrices
 ) -> tuple[SearchSpace, tuple[str, ...]]:
     """Return the search space of a model, and the settings outside it that initial trials may vary.
 
     The latter belong together: there are none if the command gave one of them, or if the log is so large that their
-    fits would take long.
+    fits would take long. Weights of explicit negatives are not searched, nor is one of recency where one is set.
     """
-    space = {name: of for name, of in settings.search_space.items() if not of.manual_only}
+    space = {name: of for name, of in choose_space(settings, split).items() if not of.manual_only}
+    left_out = {*settings.explicit_search_space, *(settings.recency_search_space if settings.reads_order else ())}
+    space = {name: of for name, of in space.items() if name not in left_out}
     unsearched = {name for values in settings.initial_trials for name in values if name not in space}
-    is_varied = whole.edges <= MAX_QUICK_EDGES and unsearched.isdisjoint(given)
-    if weighs_recency and not settings.reads_order:
-        space |= settings.recency_search_space
+    is_varied = split.train.nnz <= MAX_QUICK_EDGES and unsearched.isdisjoint(given)
     space = {name: of for name, of in space.items() if name not in given}
     return space, tuple(sorted(unsearched)) if is_varied else ()
 
@@ -217,40 +214,3 @@ def _describe_search(home: Home, progress: SearchProgress, default: ChosenSettin
     searched = {"trials": len(trials), "seconds": progress.cpu_seconds, "at_start": at_start, "reached": best.value}
     searched |= {**(default.searched or {}), "standard_error": best.user_attrs["standard_error"]}
     return ChosenSettings(search.model, "search", reason, settings, searched, trials)
-
-
-def drop_models_far_behind(
-    home: Home, run_id: str, models: Collection[str], logs: Collection[LogSize], fits: int
-) -> list[str]:
-    """Return the default models of a run that its searches leave in the race, and record the others.
-
-    The longest fits go first, until those of the others take little time: models whose metric is below FAR_BEHIND_SHARE
-    of the best, and a model below the best that takes longer than all others together. The run makes `fits` fits of
-    each model, on training matrices of the sizes `logs`.
-    """
-    query = "from operations.model_settings where run_id = $run_id and reached is not null"
-    with warehouse.open_warehouse(home, read_only=True) as connection:
-        rows = [row for row in warehouse.query(connection, query, run_id=run_id).to_dicts() if row["model"] in models]
-    for row in rows:
-        kind, share = MODELS[row["model"]], max(1.0, row["edges"] / sample_edges(row["edges"]))
-        costs = [kind.estimate_cost(kind.Settings(), log) for log in logs]
-        # The model's own estimate counts if its cost grows faster than the log.
-        row["cost"] = fits * max(*(of.seconds for of in costs), share * row["seconds"] / row["trials"])
-        row["samples_items"] = costs[0].depends_on_items
-    total = left = sum(row["cost"] for row in rows)
-    reasons: dict[str, str] = {}
-    for row in sorted(rows, key=lambda row: -row["cost"]):
-        # Among fewer items targets are found more easily, so samples of one kind are compared.
-        alike = [of for of in rows if of["samples_items"] == row["samples_items"]]
-        best = max(alike, key=lambda of: of["reached"])
-        share = FAR_BEHIND_SHARE if left > MAX_FITS_SECONDS else 0.0
-        share = 1.0 if left > MAX_COSTLY_SECONDS and 2 * row["cost"] > left else share
-        if row["reached"] < share * best["reached"]:
-            left -= row["cost"]
-            reasons[row["model"]] = (
-                f"its fits take about {row['cost'] / 60:,.0f} of {total / 60:,.0f} CPU minutes, and its search reached "
-                f"{row['reached']:.4f}, that of {best['model']} {best['reached']:.4f}"
-            )
-    if reasons:
-        record_left_out(home, run_id, reasons, {})
-    return [name for name in models if name not in reasons]

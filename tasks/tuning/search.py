@@ -19,9 +19,10 @@ from oneclass.models.memory_estimates import LogSize
 from oneclass.models.registry import MODELS
 from oneclass.models.settings import Choice, ModelSettings, ParameterRange, RelativeRange, SearchSpace
 from oneclass.tasks.errors import InputError
-from oneclass.tasks.protocols import PROTOCOLS
+from oneclass.tasks.protocols import NEXT_EVENTS_VALIDATION, PROTOCOLS
 from oneclass.tasks.stores.checksums import compute_key
 from oneclass.tasks.stores.home import Home
+from oneclass.tasks.stores.matrices import SplitMatrices
 from oneclass.tasks.tuning.validation import ValidationData, load_validation
 
 STARTUP_TRIALS = 4  # trials before the sampler learns from them
@@ -85,6 +86,19 @@ class Search:
         start, space = self.start.model_dump(mode="json"), {name: repr(of) for name, of in self.space.items()}
         source = fingerprint.fingerprint_model(MODELS[self.model])
         return compute_key(source, self.protocol, start, space, self.initial_values, self.seed, *data)[:16]
+
+
+def choose_space(settings: ModelSettings, split: SplitMatrices) -> SearchSpace:
+    """Return the declared ranges of a model's settings that count on a split: weights of recency only if its validation
+    edges are the latest and histories keep their order, those of explicit negatives only if it has some.
+    """
+    is_latest = split.latest_mask is not None or split.protocol == NEXT_EVENTS_VALIDATION
+    space = dict(settings.search_space)
+    if space and is_latest and split.recency_ranks is not None:
+        space |= settings.recency_search_space
+    if space and split.explicit_negatives is not None:
+        space |= settings.explicit_search_space
+    return space
 
 
 def suggest_trial(search: Search, ended: Sequence[FrozenTrial], interactions: csr_matrix) -> optuna.Trial:

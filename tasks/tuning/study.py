@@ -5,7 +5,8 @@ settings.
 """
 
 import json
-from collections.abc import Sequence
+import logging
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import optuna
@@ -13,10 +14,87 @@ from optuna.trial import FrozenTrial
 from sqlalchemy import URL
 from sqlalchemy.exc import DatabaseError
 
-from oneclass.tasks.errors import OneclassError
-from oneclass.tasks.stores import durable
+from oneclass.models.registry import MODELS
+from oneclass.models.settings import ModelSettings
+from oneclass.tasks.errors import InputError, OneclassError
+from oneclass.tasks.protocols import choose_publish_protocol, describe_folds, find_validation_splits, list_splits
+from oneclass.tasks.stores import durable, matrices, warehouse
 from oneclass.tasks.stores.home import Home
-from oneclass.tasks.tuning.search import Search, describe_trials, find_best_trial, format_setting
+from oneclass.tasks.tuning.search import (
+    Search,
+    choose_space,
+    describe_trials,
+    find_best_trial,
+    format_setting,
+    suggest_trial,
+)
+from oneclass.tasks.tuning.trial import log_trial, run_trial
+
+logger = logging.getLogger(__name__)
+
+
+def load_search(
+    home: Home, model: str, start: ModelSettings, fixed: Collection[str], protocol: str | None = None
+) -> Search:
+    """Load the search of a model's whole space without `fixed` settings, on the splits of the latest run.
+
+    Args:
+        start: the initial settings.
+        protocol: the one that judges the trials; by default the one that chooses what is published.
+
+    Raises:
+        InputError: there is nothing to search, or no split of the protocol.
+    """
+    with warehouse.open_warehouse(home, read_only=True) as connection:
+        # one row: the splits' digests by name, and the seed and protocol setting of the latest run
+        query = (
+            "select result -> 'digests', settings -> 'seed', settings -> 'publish' ->> 'protocol' "
+            "from operations.stage_results, operations.runs "
+            "where stage = 'split' and (settings -> 'publish') is not null order by started_at desc limit 1"
+        )
+        found = connection.execute(query).fetchone()
+    digests = json.loads(found[0]) if found else {}
+    if found is None or not all(matrices.has_split(home, digest) for digest in digests.values()):
+        raise InputError(f"{home.dataset}: no run has left splits to search on. Run flows.backfill first.")
+    protocol = protocol or choose_publish_protocol(found[2], digests) or next(iter(digests))
+    if not list_splits(protocol, digests):
+        raise InputError(f"--protocol {protocol}: the latest run has no split of it; it has {', '.join(digests)}.")
+    folds = tuple(digests[split] for split in find_validation_splits(protocol, digests))
+    declared = choose_space(start, matrices.load_split(home, folds[0], parts=()))
+    if not declared:
+        known = [name for name in MODELS if MODELS[name].Settings.search_space]
+        raise InputError(f"--model {model}: has no settings to tune. Models that have: {', '.join(known)}.")
+    space = {name: range_ for name, range_ in declared.items() if name not in fixed}
+    if not space:
+        raise InputError(f"--set: fixes every setting of {model} that is searched, {', '.join(declared)}.")
+    return Search(model, protocol, folds, start, space, int(found[1]))
+
+
+def run_study(home: Home, search: Search, trials: int, fixed: Collection[str]) -> Path:
+    """Run trials until the search's study has so many, and return the file with the best settings.
+
+    Args:
+        fixed: settings that are not searched, and written too.
+
+    Raises:
+        InputError: the log is too small to tune on.
+        OneclassError: every trial failed.
+    """
+    train, users = search.load_folds(home)[0].train, search.count_users(home)
+    study = open_study(home, search)
+    by, names = f"{search.metric} of {users:,} validation users{describe_folds(len(search.digests))}", search.space
+    logger.info("tuning %s by %s (%s), over %s", search.model, by, search.protocol, ", ".join(names))
+    if study.trials:
+        logger.info("the study has %d trials already, of %d", len(study.trials), trials)
+    file = write_best_settings(home, search, study.trials, fixed, users)
+    while len(ended := study.trials) < trials:
+        study.add_trial(run_trial(home, search, suggest_trial(search, ended, train)))
+        log_trial(search, study.trials)
+        file = write_best_settings(home, search, study.trials, fixed, users)
+    if file is None:
+        note = study.trials[-1].user_attrs["note"]
+        raise OneclassError(f"tune: every trial of {search.model} failed. The last one: {note}")
+    return file
 
 
 def open_study(home: Home, search: Search) -> optuna.Study:
@@ -33,7 +111,7 @@ def open_study(home: Home, search: Search) -> optuna.Study:
 
 
 def write_best_settings(
-    home: Home, search: Search, trials: Sequence[FrozenTrial], fixed: set[str], users: int
+    home: Home, search: Search, trials: Sequence[FrozenTrial], fixed: Collection[str], users: int
 ) -> Path | None:
     """Write `<home>/<dataset>/tuning/<model>.toml` atomically; returns its path, or None if no trial completed.
 

@@ -54,7 +54,7 @@ def test_an_evaluation_has_the_tables_of_a_run(ran, protocol):
 def test_a_search_has_the_trials_of_a_run(ran):
     home, log = ran
     words = ["--dataset", "mine", "--home", str(home), "--model", "mrf_dense", "--trials", "4"]
-    words += ["--protocol", "leave_one_out", "--threads", "2"]
+    words += ["--protocol", "leave_one_out"]
     assert commands.main("tune", words) == 0
     database = f"sqlite:///{home / 'mine' / 'tuning' / 'study.db'}"
     [study] = optuna.get_all_study_summaries(storage=database)

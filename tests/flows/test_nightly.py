@@ -103,7 +103,10 @@ def write_star_log(folder, value):
 def test_a_failed_night_is_seen_understood_and_repeated_from_the_ui(environment, tmp_path):
     home, name = tmp_path / "home" / "ml-latest-small", "nightly-retrain/nightly-retrain-ml-latest-small"
     write_star_log(home / "landing", 1)  # no user likes anything
-    assert commands.main("deploy", ["--dataset", home.name, "--models", "popularity", "--home", str(home.parent)]) == 0
+    declared = home.parent / "datasets" / f"{home.name}.toml"
+    declared.parent.mkdir()
+    declared.write_text('default_models = ["popularity"]\nbinarize.threshold = 4\n')
+    assert commands.main("deploy", ["--dataset", home.name, "--home", str(home.parent)]) == 0
     worker = find_readme_command("prefect worker start")
     with get_client(sync_client=True) as client:
         begun = client.create_flow_run_from_deployment(client.read_deployment_by_name(name).id)
@@ -127,7 +130,7 @@ def test_a_failed_night_is_seen_understood_and_repeated_from_the_ui(environment,
 def test_a_data_set_gets_a_deployment_of_its_own_with_whole_paths(prefect_server, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tuned.toml").write_text("[slim]\nl1 = 2.0\n")
-    given = ["--dataset", "ml-1m", "--config", "tuned.toml", "--models", "slim", "--cron", "30 2 * * *"]
+    given = ["--dataset", "ml-1m", "--config", "tuned.toml", "--cron", "30 2 * * *"]
     given += ["--set", "publish.titles=movies.csv"]
     for _ in range(2):  # a second time it is updated
         assert commands.main("deploy", [*given, "--home", "kept", "--timezone", "Europe/Paris"]) == 0
@@ -138,7 +141,6 @@ def test_a_data_set_gets_a_deployment_of_its_own_with_whole_paths(prefect_server
         "dataset": "ml-1m",
         "home": str(tmp_path / "kept"),
         "config": [str(tmp_path / "tuned.toml")],
-        "models": ["slim"],
         "settings": {"publish.titles": str(tmp_path / "movies.csv")},
     }
     assert made.entrypoint == "oneclass.flows.pipeline.nightly_retrain" and not made.pull_steps

@@ -55,7 +55,7 @@ def test_prefect_shows_every_parameter_with_its_type_default_and_description(kin
 def test_flags_are_few():
     """A flag that no guide uses, or that a setting says too, goes; each command also has --debug."""
     flags = [one for name in commands.COMMANDS for one in commands.build_app(name).assemble_argument_collection()]
-    assert len([one for one in flags if one.name not in ("*", "--debug")]) <= 102
+    assert len([one for one in flags if one.name not in ("*", "--debug")]) <= 90
 
 
 def test_prefect_shows_what_is_trained_before_the_cluster_and_lists_the_values():
@@ -166,7 +166,6 @@ def test_a_command_leaves_no_complaint_on_stderr(prefect_server, tmp_path):
     assert done.returncode == 1 and "the contract of raw.rejects is broken" in done.stderr
     assert done.stderr.splitlines()[-1].startswith("The stage ingest was rolled back")
     assert done.stderr.count("the contract of raw.rejects is broken") == 1 and "\\n" not in done.stderr
-    assert "Task run 'ingest' - Finished in state Failed\n" in done.stderr
 
 
 def list_numbers():

@@ -8,7 +8,6 @@ from oneclass.flows import pipeline
 from oneclass.flows.parameters import BackfillParameters
 from oneclass.flows.settings import RunSettings
 from oneclass.flows.settings import resolve_settings as resolved
-from oneclass.flows.tune import TuneParameters, resolve_search_space
 from oneclass.models.registry import MODELS
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.settings import STAGE_SETTINGS
@@ -67,15 +66,6 @@ def test_the_split_keeps_the_order_of_likes_where_a_search_may_weigh_it(tmp_path
     of_file = {"home": tmp_path, "protocols": ["next_events"], "models": ["slim"]}  # the demo's file has its settings
     assert not resolve_backfill("demo", **of_file).split.order
     assert resolve_backfill("demo", **of_file, settings={"train.tune": "always"}).split.order
-
-
-def test_tuning_weighs_recent_likes_where_later_edges_judge_it(tmp_path):
-    run = resolve_backfill("mine", home=tmp_path, source=["log.csv"], models=["slim"])
-    given = TuneParameters(dataset="mine", model="slim")
-    assert run.split.order
-    judges = {None: True, "given": True, "next_events": True, "strong_generalization": False, "leave_one_out": False}
-    for protocol, expected in judges.items():
-        assert ("recency_exponent" in resolve_search_space(run, given, protocol)) == expected
 
 
 def test_the_home_is_an_option_then_the_environment_then_var(tmp_path, monkeypatch):

@@ -17,18 +17,27 @@ from oneclass.tasks.stores.home import Home
 
 pytestmark = pytest.mark.slow
 
-ML = ["--dataset", "ml-latest-small", "--threads", "2"]
+ML = ["--dataset", "ml-latest-small"]
 BPR = ["--model", "bpr_uniform", "--set", "bpr_uniform.fold_in_epochs=4", "bpr_uniform.epochs=2"]
 SEARCHED = set(MODELS["bpr_uniform"].Settings.search_space) - {"epochs"}
 
 
-def run_tune(home, ratings, *arguments):
-    return commands.main("tune", [*ML, *BPR, "--home", str(home), "--source", str(ratings), *map(str, arguments)])
+def split_log(dataset, home, log, *arguments):
+    """Run the pipeline with popularity alone, whose splits are searched on."""
+    words = ["--dataset", dataset, "--home", home, "--source", log, "--models", "popularity", *arguments]
+    assert commands.main("backfill", list(map(str, words))) == 0
+
+
+def run_tune(dataset, home, *arguments):
+    return commands.main("tune", ["--dataset", dataset, "--home", str(home), *map(str, arguments)])
 
 
 def test_tuning_leaves_settings_that_the_next_run_takes(tmp_path, ratings, capsys, prefect_server):
-    assert run_tune(tmp_path, ratings, "--trials", 1) == 0
-    assert run_tune(tmp_path, ratings, "--trials", 3) == 0  # the third in all
+    assert run_tune(ML[1], tmp_path, *BPR) == 2
+    assert "warehouse.duckdb: does not exist. Run flows.backfill on ml-latest-small" in capsys.readouterr().err
+    split_log(ML[1], tmp_path, ratings, "--protocols", "strong_generalization")
+    assert run_tune(ML[1], tmp_path, *BPR, "--trials", 1) == 0
+    assert run_tune(ML[1], tmp_path, *BPR, "--trials", 3) == 0  # the third in all
     file = tmp_path / "ml-latest-small" / "tuning" / "bpr_uniform.toml"
     printed = capsys.readouterr().out
     assert "the best of 3 trials" in printed and f"--config {file}" in printed
@@ -39,10 +48,9 @@ def test_tuning_leaves_settings_that_the_next_run_takes(tmp_path, ratings, capsy
     assert "the best of 3 trials" in text
 
     with duckdb.connect(str(tmp_path / "ml-latest-small" / "warehouse.duckdb")) as connection:
-        assert connection.execute("select distinct flow, state from operations.runs").fetchall() == [
-            ("tune", "completed")
-        ]
-        assert connection.execute("select count(*) from evaluation.metrics").fetchone() == (0,)
+        recorded = connection.execute("select flow, state from operations.runs order by started_at").fetchall()
+        assert recorded == [("backfill", "completed"), ("tune", "completed"), ("tune", "completed")]
+        assert connection.execute("select distinct model from evaluation.metrics").fetchall() == [("popularity",)]
 
     more = tmp_path / "more.toml"
     more.write_text("[publish]\ntop_n = 7\n")
@@ -84,10 +92,12 @@ def test_the_weight_of_new_likes_is_searched_by_what_came_next(tmp_path, capsys,
         lines += [f"{user},{item},1,2024-01-{day + 1:02}" for day, item in enumerate(items)]
     log.write_text("\n".join(lines) + "\n")
     fixed = ["slim.l1=1", "slim.l2=5", "slim.alpha=0", "slim.user_weight_exponent=0"]
-    command = ["--dataset", "mine", "--home", str(tmp_path), "--source", str(log), "--model", "slim", "--trials", "4"]
-    command += ["--protocol", "next_events", "--set", *fixed]
-    assert commands.main("tune", [*command, "split.order=false"]) == 2  # nothing is left to search
-    assert commands.main("tune", command) == 0
+    search = ["--model", "slim", "--trials", 4, "--protocol", "next_events", "--set", *fixed]
+    split_log("mine", tmp_path, log)
+    assert run_tune("mine", tmp_path, *search) == 2  # nothing is left to search
+    assert "--set: fixes every setting of slim that is searched" in capsys.readouterr().err
+    split_log("mine", tmp_path, log, "--set", "split.order=true")
+    assert run_tune("mine", tmp_path, *search) == 0
     file = tmp_path / "mine" / "tuning" / "slim.toml"
     assert tomllib.loads(file.read_text())["slim"]["recency_exponent"] > 0
     assert resolve_settings(
@@ -102,12 +112,13 @@ def test_the_weight_of_what_was_considered_is_searched_where_it_is_kept(tmp_path
         items = 20 * generator.integers(8) + generator.permutation(20)[:15]
         lines += [f"{user},{item},{5 if place < 2 + user % 2 else 2}" for place, item in enumerate(items)]
     log.write_text("\n".join(lines) + "\n")
-    fixed = ["binarize.threshold=4", "split.held_out_share=0.3", "wmf.factors=16", "wmf.iterations=10"]
-    fixed += ["wmf.unobserved_weight=0.1", "wmf.regularization=0.01", "wmf.user_weight_exponent=0"]
-    command = ["--dataset", "mine", "--home", str(tmp_path), "--source", str(log), "--model", "wmf"]
-    command += ["--trials", "4", "--set", *fixed]
-    assert commands.main("tune", command) == 2  # nothing is left to search
-    assert commands.main("tune", [*command, "binarize.explicit_negatives=true"]) == 0
+    fixed = ["factors=16", "iterations=10", "unobserved_weight=0.1", "regularization=0.01", "user_weight_exponent=0"]
+    search = ["--model", "wmf", "--trials", 4, "--set", *(f"wmf.{setting}" for setting in fixed)]
+    of_run = ["--protocols", "strong_generalization", "--set", "binarize.threshold=4", "split.held_out_share=0.3"]
+    split_log("mine", tmp_path, log, *of_run)
+    assert run_tune("mine", tmp_path, *search) == 2  # nothing is left to search
+    split_log("mine", tmp_path, log, *of_run, "binarize.explicit_negatives=true")
+    assert run_tune("mine", tmp_path, *search) == 0
     file = tmp_path / "mine" / "tuning" / "wmf.toml"
     assert tomllib.loads(file.read_text())["wmf"]["explicit_negative_weight"] > 0
     again = resolve_settings(
@@ -116,30 +127,38 @@ def test_the_weight_of_what_was_considered_is_searched_where_it_is_kept(tmp_path
     assert again.binarize.explicit_negatives
 
 
+@pytest.fixture(scope="module")
+def split_home(tmp_path_factory, prefect_server, ratings):
+    """A home with the splits of one protocol."""
+    home = tmp_path_factory.mktemp("split")
+    split_log(ML[1], home, ratings, "--protocols", "strong_generalization")
+    return home
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--model", "bpr_uniforn"], "model bpr_uniforn: unknown. Did you mean bpr_uniform?"),
         (["--model", "popularity"], "--model popularity: has no settings to tune. Models that have:"),
-        (["--trials", "0"], "--trials 0: must be at least 1."),
-        (["--protocol", "leave_two_out"], "protocol leave_two_out: unknown"),
-        (["--protocol", "given"], "protocol given: needs --split-files"),
+        ([*BPR, "--trials", "0"], "--trials 0: must be at least 1."),
+        ([*BPR, "--protocol", "leave_two_out"], "protocol leave_two_out: unknown"),
+        ([*BPR, "--protocol", "given"], "--protocol given: the latest run has no split of it; it has strong_gener"),
         (
-            ["--set", *(f"bpr_uniform.{name}={getattr(MODELS['bpr_uniform'].Settings(), name)}" for name in SEARCHED)],
+            [*BPR, *(f"bpr_uniform.{name}={getattr(MODELS['bpr_uniform'].Settings(), name)}" for name in SEARCHED)],
             "--set: fixes every setting of bpr_uniform that is searched",
         ),
-        (["--source", "absent.csv"], "absent.csv: no such file"),
+        ([*BPR, "binarize.threshold=4"], "--set: binarize is not bpr_uniform, whose settings are searched."),
     ],
 )
-def test_a_wrong_argument_is_reported_before_anything_is_written(tmp_path, capsys, ratings, arguments, message):
-    home = tmp_path / "home"
-    assert commands.main("tune", [*ML, *BPR, "--home", str(home), "--source", str(ratings), *arguments]) == 2
+def test_a_wrong_argument_is_reported_before_anything_is_written(split_home, capsys, arguments, message):
+    assert run_tune(ML[1], split_home, *arguments) == 2
     assert message in capsys.readouterr().err
-    assert not home.exists()
+    assert not (split_home / ML[1] / "tuning").exists()
 
 
 def test_a_log_too_small_to_tune_on_is_reported(tmp_path, capsys, prefect_server):
     log = tmp_path / "ratings.csv"
-    log.write_text("userId,movieId,rating\n1,1,5\n2,2,5\n")
-    assert run_tune(tmp_path / "home", log, "--protocol", "leave_one_out") == 2
+    log.write_text("userId,movieId,rating\n1,1,5\n2,2,5\n3,1,5\n")
+    split_log("mine", tmp_path / "home", log)
+    assert run_tune("mine", tmp_path / "home", *BPR, "--protocol", "leave_one_out") == 2
     assert "too small to tune on" in capsys.readouterr().err

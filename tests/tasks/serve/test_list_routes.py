@@ -19,8 +19,8 @@ from tests.tasks.conftest import publish_model
 class Asker:
     """Asks an application in this process; each request has a client of its own."""
 
-    def __init__(self, home, rules=None, wait=False):
-        self.watcher = PublicationWatcher(home.root, "small", seconds=0.02, wait=wait)
+    def __init__(self, home, rules=None):
+        self.watcher = PublicationWatcher(home.root, "small", seconds=0.02)
         self.app = create_app(self.watcher, home, rules)
 
     def __call__(self, method, path, base="http://localhost", **request):
@@ -137,7 +137,7 @@ def test_an_answer_is_current_until_the_next_publication(copied, path):
 def test_probes_need_neither_name_nor_key_and_tell_what_is_served(copied, split_once, tmp_path):
     empty = Home(tmp_path / "empty", "small", copied.limits)
     empty.folder.mkdir(parents=True)
-    ask = Asker(empty, AccessRules(key_hashes=(b"0" * 64,)), wait=True)
+    ask = Asker(empty, AccessRules(key_hashes=(b"0" * 64,)))
 
     def probe(path):
         answer = ask("GET", path, base="http://10.0.0.7:8765")
@@ -145,7 +145,7 @@ def test_probes_need_neither_name_nor_key_and_tell_what_is_served(copied, split_
 
     assert probe("/live") == (200, "live") and probe("/ready") == (503, "empty")
     assert ask("GET", "/recommend?user=u7").status_code == 401
-    ask = Asker(empty, wait=True)
+    ask = Asker(empty)
     waiting = ask("GET", "/recommend?user=u7")
     assert waiting.status_code == 503 and waiting.headers["retry-after"] == "1"
     shutil.copytree(copied.folder, empty.folder, symlinks=True, dirs_exist_ok=True)

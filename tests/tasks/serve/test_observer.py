@@ -55,7 +55,7 @@ def test_requests_answers_and_the_age_are_measured(copied):
 
 def test_without_a_publication_there_is_no_age(tmp_path, copied):
     empty = Home(tmp_path / "empty", "small", copied.limits)
-    assert ("oneclass_publication_age_seconds",) not in parse_samples(Asker(empty, wait=True)("GET", "/metrics").text)
+    assert ("oneclass_publication_age_seconds",) not in parse_samples(Asker(empty)("GET", "/metrics").text)
 
 
 def test_the_access_log_has_a_line_per_request_and_no_query(copied, tmp_path):

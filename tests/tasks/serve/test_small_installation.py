@@ -31,7 +31,7 @@ from oneclass.tasks.serve.access import AccessRules
 assert commands.main("serve", ["--help"]) == 0
 home = {root!r}
 assert commands.main("recommend", ["--dataset", "small", "--home", home, "--user", "u7", "--json"]) == 0
-app = service.build_app(Path(home), "small", AccessRules(), False, None)
+app = service.build_app(Path(home), "small", AccessRules(), None)
 
 async def ask(path):
     query = path.partition("?")
