@@ -2,20 +2,16 @@
 
 from abc import abstractmethod
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.sparse import csr_matrix
 
 from oneclass.models.base import Model
-from oneclass.models.negatives.like_probability import (
-    GaussianFactors,
-    compute_scores,
-    item_columns,
-    like_logits,
-    pair_likes,
-)
 from oneclass.models.settings import SettingsT
+
+if TYPE_CHECKING:
+    from oneclass.models.negatives.like_probability import GaussianFactors
 
 
 class LikeModel(Model[SettingsT]):
@@ -28,11 +24,11 @@ class LikeModel(Model[SettingsT]):
     score_names = ("like", "popularity_x_like", "popularity_x_odds")
 
     @abstractmethod
-    def _user_side(self, histories: csr_matrix, users: np.ndarray | None) -> GaussianFactors:
+    def _user_side(self, histories: csr_matrix, users: np.ndarray | None) -> "GaussianFactors":
         """Return q of users, learned or folded in."""
 
     @abstractmethod
-    def _item_side(self) -> GaussianFactors:
+    def _item_side(self) -> "GaussianFactors":
         """Return q of the items."""
 
     @abstractmethod
@@ -42,6 +38,8 @@ class LikeModel(Model[SettingsT]):
     def _like(
         self, histories: csr_matrix, *, users: np.ndarray | None = None, items: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
+        from oneclass.models.negatives.like_probability import pair_likes
+
         return pair_likes(self._user_side(histories, users), self._item_side(), items)
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
@@ -53,6 +51,8 @@ class LikeModel(Model[SettingsT]):
     def _scores_of(
         self, names: tuple[str, ...], histories: csr_matrix, users: np.ndarray | None
     ) -> Iterator[np.ndarray]:
+        from oneclass.models.negatives.like_probability import compute_scores, item_columns, like_logits
+
         columns = self.compute_once("columns", lambda: item_columns(self._item_side()))
         logits = like_logits(self._user_side(histories, users), columns)
         popularity, weighted = self.compute_once("popularity", self._popularity_and_log)

@@ -108,6 +108,7 @@ def draw_negatives(
     bounds: np.ndarray,
     key: tuple[int, int],
     units: np.ndarray,
+    starts: np.ndarray | None = None,
     heavy: int = HEAVY_USER_RATIO,
 ) -> Adjacency:
     """One draw of the negatives of all users.
@@ -119,19 +120,20 @@ def draw_negatives(
         bounds: shards of users.
         key: (seed, iteration).
         units: uint64 (users,), the unit of each user's stream in `models.numerics.random_numbers`.
+        starts: the result of `negative_starts`, by default that of these likes.
         heavy: users who like more than one `heavy`-th of the items get all negatives by keys.
 
     Returns:
         (starts, items), int64 (users + 1,) and int32, in the order in which they were drawn.
     """
-    starts = negative_starts(likes, weights)
+    starts = negative_starts(likes, weights) if starts is None else starts
     items = np.empty(starts[-1], dtype=np.int32)
-    fill_negatives(likes, starts, items, weights, table, bounds, key, units, heavy)
+    _fill_negatives(likes, starts, items, weights, table, bounds, key, units, heavy)
     return starts, items
 
 
 @njit(cache=True, parallel=True, nogil=True)
-def fill_negatives(likes, starts, items, weights, table, bounds, key, units, heavy):
+def _fill_negatives(likes, starts, items, weights, table, bounds, key, units, heavy):
     """Fill `items`, int32 (starts[-1],); `starts` is from `negative_starts`, and the rest as in `draw_negatives`."""
     for shard in prange(len(bounds) - 1):
         scratch = allocate_draw_scratch(len(weights))
@@ -148,7 +150,7 @@ def allocate_draw_scratch(items):
 
 @njit(cache=True, nogil=True)
 def draw_user_negatives(likes, starts, items, weights, table, user, mark, key, units, heavy, scratch):
-    """Fill one user's part of `items`, as in `fill_negatives`.
+    """Fill one user's part of `items`, as in `draw_negatives`.
 
     Args:
         mark: above 0, and another one for each call with this `scratch`; it marks the user's items and negatives.

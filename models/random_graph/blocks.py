@@ -12,6 +12,16 @@ then a pass over all blocks with several updates of the items, and each of these
 the whole pass keeps 1 - epsilon_t of the old, as one update would. The first iteration is of all blocks: every block
 then has a message.
 
+The paper cuts the graph by items; here it is cut by users, which its footnote 1 finds smaller where there are fewer
+items. So the natural parameters P_n and z_n of an item are sums over blocks, and a block's message holds its part of
+them, float32 (items, (K + 1)(K + 4) / 2): with w = 2 lambda(xi) and x = [u_m, 1], over the edges of H that the block
+has,
+
+    the lower triangle of sum w E[x x'], row by row,    and behind it    sum (g - 1/2 - w E[b_m]) E[x].
+
+The last row is of the item's bias, E[b_n] times which the factors need. The update of the bias (eq. 19) has a message
+of its own, float64 (items, 2), the sums of its P and z.
+
 Negatives depend only on (seed, iteration, user): every call of an iteration draws the same hidden graph, and a block
 draws its part of the graph of a fit in one process.
 """
@@ -22,26 +32,35 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numba import njit, prange
 from scipy.sparse import csr_matrix
 
 from oneclass.models.distributed import UserBlock, UserBlocks, partition_users
 from oneclass.models.fit_options import FitOptions
 from oneclass.models.memory_estimates import FitCost, LogSize
 from oneclass.models.numerics.adjacency import copy_pattern
-from oneclass.models.numerics.partition import partition_shards
-from oneclass.models.random_graph.inference import GraphSampler, HiddenGraph, RandomGraphPosterior, combine_bound
-from oneclass.models.random_graph.messages import (
-    message_size,
-    sum_bias_parameters,
-    sum_parameters,
-    update_item_biases,
-    update_item_factors,
-)
-from oneclass.models.random_graph.posterior import (
+from oneclass.models.numerics.partition import partition_evenly, partition_shards
+from oneclass.models.numerics.simd import pad_width
+from oneclass.models.random_graph.inference import (
     ITEM_BIAS,
     ITEM_FACTORS,
+    GraphSampler,
+    HiddenGraph,
     PrecisionPosterior,
+    RandomGraphPosterior,
     VertexPosterior,
+    combine_bound,
+)
+from oneclass.models.random_graph.kernels import (
+    OPTIONS,
+    add_edges,
+    allocate_workspace,
+    load_own_vertex,
+    ones_start,
+    pulls_start,
+    spreads_start,
+    sum_bias_parameters,
+    update_vertex,
 )
 from oneclass.models.random_graph.settings import RandomGraphSettings
 
@@ -79,6 +98,94 @@ class BlockConfig:
     seed: int
 
 
+def message_size(factors: int) -> int:
+    """Of a message, for one item: (K + 1)(K + 2) / 2 of P and K + 1 of z."""
+    return (factors + 1) * (factors + 4) // 2
+
+
+@njit(parallel=True, **OPTIONS)
+def sum_parameters(items, table, likes, negatives, bounds):
+    """The message of a block of users.
+
+    Args:
+        items: float32 mean (N, K), precision (N, K), bias mean (N,), bias precision (N,).
+        table: packed rows of the block's users.
+        likes, negatives: (starts int64 (N + 1,), users int32), the two parts of the block's hidden graph, by item.
+        bounds: int64, where the shards of items begin and end.
+    """
+    factors = items[0].shape[1]
+    stride, ones = pad_width(factors + 1), ones_start(factors)
+    pulls, spreads = pulls_start(factors), spreads_start(factors)
+    message = np.empty((len(items[0]), (factors + 1) * (factors + 4) // 2), dtype=np.float32)
+    for shard in prange(len(bounds) - 1):
+        rows, own, sums, columns = allocate_workspace(factors)
+        for item in range(bounds[shard], bounds[shard + 1]):
+            load_own_vertex(own, item, items)
+            add_edges(rows, own, sums, columns, table, (likes, negatives), item, factors)
+            at = 0
+            for row in range(factors):
+                for column in range(row):
+                    message[item, at + column] = sums[row * stride + column]
+                message[item, at + row] = sums[row * stride + row] + sums[spreads + row]
+                at += row + 1
+            for column in range(factors + 1):
+                message[item, at + column] = sums[ones + column]
+                message[item, at + factors + 1 + column] = sums[pulls + column]
+    return message
+
+
+def update_item_biases(
+    items: VertexPosterior, fixed: np.ndarray, fresh: list[np.ndarray], tau: float, step: float
+) -> None:
+    """Eq. 19 for every item in place, Algorithm 1, line 10.
+
+    Args:
+        fixed: float64 (items, `numbers`), the sum of the messages that are not fresh; what they say of the biases is
+            taken at the factors' means of now.
+        fresh: messages for the biases alone, of the other blocks.
+        tau: E[tau_bv].
+    """
+    factors = items.mean.shape[1]
+    last = factors * (factors + 1) // 2  # where the row of the bias begins
+    weight = tau + fixed[:, last + factors]
+    z = fixed[:, -1] - np.einsum("nk,nk->n", fixed[:, last : last + factors], items.mean)
+    for message in fresh:
+        weight += message[:, 0]
+        z += message[:, 1]
+    items.update_biases(weight, z, step)
+
+
+def update_item_factors(items: VertexPosterior, total: np.ndarray, tau: float, step: float, shards: int = 64) -> None:
+    """Eq. 17 and 18 for every item in place, Algorithm 1, line 16.
+
+    Args:
+        total: float64 (items, `numbers`), the sum of the messages of all blocks.
+        tau: E[tau_v].
+    """
+    bounds = partition_evenly(len(total), shards)
+    _update_item_factors(items.arrays, total, bounds, np.float32(tau), np.float32(step))
+
+
+@njit(parallel=True, **OPTIONS)
+def _update_item_factors(items, total, bounds, tau, step):
+    mean, precision, bias_mean, _ = items
+    factors = mean.shape[1]
+    stride = pad_width(factors + 1)
+    for shard in prange(len(bounds) - 1):
+        matrix = np.zeros((factors + 1) * stride, dtype=np.float32)
+        z = np.zeros(factors, dtype=np.float32)
+        for item in range(bounds[shard], bounds[shard + 1]):
+            matrix[:] = 0
+            parameters = total[item]
+            last = factors * (factors + 1) // 2
+            for row in range(factors):
+                for column in range(row + 1):
+                    matrix[row * stride + column] = parameters[row * (row + 1) // 2 + column]
+                matrix[row * stride + row] += tau
+                z[row] = parameters[last + factors + 1 + row] - bias_mean[item] * parameters[last + row]
+            update_vertex(matrix, stride, z, step, tau, mean, precision, item)
+
+
 def bound_of_users(block: UserBlock, state: int, t: int, items: VertexPosterior, taus: PrecisionPosterior) -> float:
     """Return the block's terms of the bound (eq. 12)."""
     graph = _draw_block_graph(block, len(items.mean), t)
@@ -86,9 +193,9 @@ def bound_of_users(block: UserBlock, state: int, t: int, items: VertexPosterior,
 
 
 def sum_bias_message(block: UserBlock, state: int, t: int, items: VertexPosterior) -> np.ndarray:
-    """Return the message for the items' biases (`models.random_graph.messages`), Algorithm 1, line 10."""
+    """Return the message for the items' biases, Algorithm 1, line 10."""
     graph, users = _draw_block_graph(block, len(items.mean), t), VertexPosterior(**block.read(state))
-    return sum_bias_parameters(items.arrays, users.table(), *_group_by_item(graph))
+    return sum_bias_parameters(items.arrays, users.table(), *_group_by_item(graph), 0.0)
 
 
 def sum_message(
@@ -97,7 +204,7 @@ def sum_message(
     """Algorithm 1, lines 13 and 16: update the users, written as `state` + 1, and return the message for the items.
 
     Returns:
-        The message (`models.random_graph.messages`), and the users' sums for eq. 20.
+        The message, and the users' sums for eq. 20.
     """
     graph, users = _draw_block_graph(block, len(items.mean), t), VertexPosterior(**block.read(state))
     RandomGraphPosterior(users, items, taus).update_users(graph, step)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import fields
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.sparse import csr_matrix
@@ -23,29 +24,30 @@ from oneclass.models.fit_options import (
     skipped_epochs,
 )
 from oneclass.models.like_model import LikeModel
-from oneclass.models.memory_estimates import FitCost, LogSize
-from oneclass.models.negatives.distributions import WithoutReplacement
-from oneclass.models.negatives.sampling import build_alias_table, degree_histogram, histogram_power, negative_starts
+from oneclass.models.negatives.sampling import build_alias_table, degree_histogram, histogram_power
 from oneclass.models.numerics.adjacency import copy_pattern
-from oneclass.models.numerics.partition import partition_shards
 from oneclass.models.numerics.random_numbers import purpose
 from oneclass.models.random_graph.inference import (
     T_EPSILON,
     ExplicitNegativeSampler,
     GraphSampler,
+    PrecisionPosterior,
     RandomGraphPosterior,
+    VertexPosterior,
     explicit_negative_edges,
     step_sizes,
 )
-from oneclass.models.random_graph.kernels import fold_in_users, history_keys
-from oneclass.models.random_graph.posterior import USER_FACTORS, PrecisionPosterior, VertexPosterior
 from oneclass.models.random_graph.settings import BOUND_EVERY, T_TAU, RandomGraphSettings
+
+if TYPE_CHECKING:  # a fit needs neither
+    from oneclass.models.memory_estimates import FitCost, LogSize
+    from oneclass.models.negatives.distributions import WithoutReplacement
+    from oneclass.models.negatives.like_probability import GaussianFactors
 
 START_USERS, START_ITEMS = purpose("random graph: users"), purpose("random graph: items")
 SECONDS_PER_EDGE = 7e-6  # CPU seconds of a fit
 BURN_IN_ITERATIONS = 10  # the bound may jump after the steps begin to shrink, or the precisions to be learned
 INITIAL_SCALE = 0.1  # standard deviation of the first means of the factors
-FOLD_IN_UPDATES = 12  # of an unseen user, each with new negatives
 TOLERANCE = 0.003  # a fit ends where the bound has moved by less than this share between two evaluations
 IterationStep = Callable[[int, float], dict[str, float]]  # number and step size of an iteration -> reported values
 
@@ -80,12 +82,14 @@ class RandomGraph(LikeModel[RandomGraphSettings]):
     is_iterative = True
 
     @classmethod
-    def estimate_cost(cls, settings: RandomGraphSettings, log: LogSize) -> FitCost:
+    def estimate_cost(cls, settings: RandomGraphSettings, log: "LogSize") -> "FitCost":
         """Estimate the cost of a fit."""
         if settings.blocks > 1:
             from oneclass.models.random_graph.blocks import estimate_blocks
 
             return estimate_blocks(settings, log, SECONDS_PER_EDGE)
+        from oneclass.models.memory_estimates import FitCost
+
         return FitCost.of_factors(log, settings.factors, SECONDS_PER_EDGE)
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
@@ -148,43 +152,30 @@ class RandomGraph(LikeModel[RandomGraphSettings]):
     def _fold_in(self, histories: csr_matrix) -> VertexPosterior:
         """Find q(u_m, b_m) of users who were not in training, with fixed items.
 
-        Every update draws new negatives; steps are one at first and then average over the draws. The random stream
-        of a user depends on the history alone, so that equal histories get equal results, whatever their rows. That is
-        so with `explicit_negatives` too: histories are of likes only, and a new user's explicit negatives are not used.
+        That is so with `explicit_negatives` too: histories are of likes only, and a new user's explicit negatives are
+        not used.
         """
-        users = VertexPosterior.prior(histories.shape[0], self.params.factors, clamped=True)
-        likes = copy_pattern(histories)
-        draws = (
-            self.histogram,
-            self.compute_once("alias", lambda: build_alias_table(self.histogram)),
-            self.seed,
-            history_keys(*likes),
-        )
-        fold_in_users(
-            users.arrays,
-            self.compute_once("table", self.posterior.items.table),
-            likes,
-            negative_starts(likes, self.histogram),
-            draws,
-            partition_shards(likes[0]),
-            np.float32(self.posterior.taus.mean(USER_FACTORS)),
-            FOLD_IN_UPDATES,
-        )
-        return users
+        from oneclass.models.random_graph.fold_in import fold_in_users
+
+        pi = self.histogram, self.compute_once("alias", lambda: build_alias_table(self.histogram))
+        table, taus = self.compute_once("table", self.posterior.items.table), self.posterior.taus
+        return fold_in_users(copy_pattern(histories), table, pi, self.seed, taus, self.params.factors)
 
     def item_vectors(self) -> np.ndarray:
         """Return the means of the items' factors."""
         return self.posterior.items.mean
 
-    def negative_distribution(self) -> WithoutReplacement | None:
+    def negative_distribution(self) -> "WithoutReplacement | None":
         """Return the distribution of section 4.1, as many negatives as likes; None with observed negatives."""
+        from oneclass.models.negatives.distributions import WithoutReplacement
+
         return None if self.params.explicit_negatives else WithoutReplacement(self.histogram)
 
-    def _user_side(self, histories: csr_matrix, users: np.ndarray | None) -> VertexPosterior:
-        return self.fold_in(histories) if users is None else self.posterior.users.rows(users)
+    def _user_side(self, histories: csr_matrix, users: np.ndarray | None) -> "GaussianFactors":
+        return _as_factors(self.fold_in(histories)) if users is None else _as_factors(self.posterior.users).rows(users)
 
-    def _item_side(self) -> VertexPosterior:
-        return self.posterior.items
+    def _item_side(self) -> "GaussianFactors":
+        return _as_factors(self.posterior.items)
 
     def _popularity(self) -> np.ndarray:
         return self.histogram
@@ -233,6 +224,13 @@ class RandomGraph(LikeModel[RandomGraphSettings]):
             VertexPosterior(**{field.name: arrays[f"{name}_{field.name}"] for field in fields(VertexPosterior)})
             for name in ("user", "item")
         )
+        items = VertexPosterior(*map(np.array, items.arrays))  # the kernels are compiled for writable arrays
         taus = PrecisionPosterior(np.array(arrays["tau_shape"]), np.array(arrays["tau_rate"]))
-        self.posterior = RandomGraphPosterior(users, items.rows(slice(None)), taus)
+        self.posterior = RandomGraphPosterior(users, items, taus)
         self.histogram, self.gamma = np.array(arrays["histogram"]), float(arrays["gamma"])
+
+
+def _as_factors(side: VertexPosterior) -> "GaussianFactors":
+    from oneclass.models.negatives.like_probability import GaussianFactors
+
+    return GaussianFactors(*side.arrays)

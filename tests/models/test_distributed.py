@@ -8,7 +8,7 @@ from scipy.sparse import csr_matrix, vstack
 
 from oneclass.models.distributed import partition_by_edges, partition_users
 from oneclass.models.fit_options import FitOptions
-from oneclass.models.random_graph.messages import message_size
+from oneclass.models.random_graph.blocks import message_size
 from oneclass.models.random_graph.model import RandomGraph
 from tests.models.block_fits import (
     Backwards,

@@ -31,7 +31,7 @@ def random_likes(users=200, items=40, density=0.2, seed=0):
 def sample_negatives(likes, weights, heavy=6, seed=5, iteration=1):
     units = np.arange(len(likes[0]) - 1, dtype=np.uint64)
     table, key = build_alias_table(weights), (seed, iteration)
-    return draw_negatives(likes, weights, table, partition_shards(likes[0]), key, units, heavy)
+    return draw_negatives(likes, weights, table, partition_shards(likes[0]), key, units, heavy=heavy)
 
 
 def inclusion_probabilities(weights, own, count):

@@ -5,8 +5,12 @@ from scipy.sparse import csr_matrix
 from scipy.special import gammaln, psi
 
 from oneclass.models.numerics.adjacency import copy_pattern
-from oneclass.models.random_graph.inference import HiddenGraph, RandomGraphPosterior
-from oneclass.models.random_graph.posterior import PrecisionPosterior, VertexPosterior
+from oneclass.models.random_graph.inference import (
+    HiddenGraph,
+    PrecisionPosterior,
+    RandomGraphPosterior,
+    VertexPosterior,
+)
 
 
 def float_sides(posterior):

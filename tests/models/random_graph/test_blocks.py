@@ -11,17 +11,17 @@ from oneclass.models.fit_options import FitOptions
 from oneclass.models.numerics.adjacency import copy_pattern
 from oneclass.models.numerics.partition import partition_shards
 from oneclass.models.random_graph import blocks
-from oneclass.models.random_graph.blocks import BlockConfig, start_distributed_fit
-from oneclass.models.random_graph.inference import step_sizes
-from oneclass.models.random_graph.messages import (
+from oneclass.models.random_graph.blocks import (
+    BlockConfig,
     message_size,
-    sum_bias_parameters,
+    start_distributed_fit,
     sum_parameters,
     update_item_biases,
     update_item_factors,
 )
+from oneclass.models.random_graph.inference import VertexPosterior, step_sizes
+from oneclass.models.random_graph.kernels import sum_bias_parameters
 from oneclass.models.random_graph.model import RandomGraph, RandomGraphSettings
-from oneclass.models.random_graph.posterior import VertexPosterior
 from tests.models.block_fits import (
     assert_begins_at_an_earlier_fit,
     assert_scores_serve_inside,
@@ -30,6 +30,7 @@ from tests.models.block_fits import (
     plant_traits,
     shorten_phases,
 )
+from tests.models.random_graph.dense_bound import random_side
 
 pytestmark = pytest.mark.slow  # kernels that only blocks of users need are compiled
 
@@ -120,18 +121,7 @@ def test_scores_serve_inside_a_fit_by_blocks(long_tailed, refreshed):
     )
 
 
-# kernels that only blocks of users need are compiled
-
 USERS, ITEMS = 40, 17
-
-
-def draw_side(rng, count, factors):
-    vertices = VertexPosterior.prior(count, factors, clamped=False)
-    vertices.mean[:] = rng.normal(0, 0.6, vertices.mean.shape)
-    vertices.precision[:] = rng.uniform(0.5, 6, vertices.precision.shape)
-    vertices.bias_mean[:] = rng.normal(0, 0.8, count)
-    vertices.bias_precision[:] = rng.uniform(0.5, 6, count)
-    return vertices
 
 
 def draw_case(factors):
@@ -140,7 +130,7 @@ def draw_case(factors):
     g = rng.random((USERS, ITEMS)) < 0.3
     h = g | (rng.random((USERS, ITEMS)) < 0.4)
     g[:, 5] = h[:, 5] = False
-    return draw_side(rng, USERS, factors), draw_side(rng, ITEMS, factors), g, h
+    return random_side(rng, USERS, factors), random_side(rng, ITEMS, factors), g, h
 
 
 def by_item(g, h, rows):
@@ -148,12 +138,16 @@ def by_item(g, h, rows):
     return likes, negatives, partition_shards(likes[0])
 
 
+def table_of(users, rows):
+    return VertexPosterior(*(array[rows] for array in users.arrays)).table()
+
+
 def message_of(users, items, g, h, rows=slice(None)):
-    return sum_parameters(items.arrays, users.rows(rows).table(), *by_item(g, h, rows))
+    return sum_parameters(items.arrays, table_of(users, rows), *by_item(g, h, rows))
 
 
 def bias_message_of(users, items, g, h, rows=slice(None)):
-    return sum_bias_parameters(items.arrays, users.rows(rows).table(), *by_item(g, h, rows))
+    return sum_bias_parameters(items.arrays, table_of(users, rows), *by_item(g, h, rows), 0.0)
 
 
 def pair_weights(users, items):

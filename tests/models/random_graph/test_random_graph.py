@@ -64,7 +64,7 @@ def test_like_and_its_spread_agree_with_draws_from_the_posterior(checkerboard):
     rows = np.arange(6)
     mean, spread = model.like(matrix[rows], users=rows)
     assert mean == pytest.approx(model.scores(matrix[rows], users=rows), abs=1e-6)
-    users, items = model.posterior.users.rows(rows), model.posterior.items
+    users, items = model._user_side(matrix[rows], rows), model.posterior.items
     u, v = (rng.normal(side.mean, 1 / np.sqrt(side.precision), (4000, *side.mean.shape)) for side in (users, items))
     bias = rng.normal(items.bias_mean, 1 / np.sqrt(items.bias_precision), (4000, 60))
     draws = 1 / (1 + np.exp(-(u @ v.transpose(0, 2, 1) + bias[:, None])))
