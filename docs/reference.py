@@ -19,7 +19,7 @@ from oneclass.data_contracts import contracts
 from oneclass.flows import commands
 from oneclass.flows.parameters import describe_parameters
 from oneclass.models.evaluation import definitions, metrics
-from oneclass.models.evaluation.metrics_at_k import ALIASES
+from oneclass.models.evaluation.metrics import ALIASES
 from oneclass.models.registry import MODELS
 from oneclass.tasks.protocols import PROTOCOLS, VALIDATION_METRIC
 from oneclass.tasks.publish import files

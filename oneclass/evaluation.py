@@ -21,7 +21,7 @@ from oneclass.models.evaluation.definitions import (
     SEEN_ITEM_METRICS,
     USER_METRICS,
 )
-from oneclass.models.evaluation.metrics_at_k import find_metric
+from oneclass.models.evaluation.metrics import find_metric
 from oneclass.models.fit_options import FitOptions
 from oneclass.models.memory_estimates import LogSize
 from oneclass.models.numerics.threads import kernel_threads

@@ -15,7 +15,7 @@ import numpy as np
 
 from oneclass.models.evaluation import definitions
 from oneclass.models.evaluation.definitions import METRICS_AT_K
-from oneclass.models.evaluation.metrics_at_k import find_metric
+from oneclass.models.evaluation.metrics import find_metric
 from oneclass.tasks.errors import InputError
 
 
@@ -44,7 +44,7 @@ class ChosenMetrics:
     """Metrics of users beside those of every run.
 
     Attributes:
-        by_rank: names of those that the ranks alone decide (`models.evaluation.metrics_at_k`).
+        by_rank: names of those that the ranks alone decide (`models.evaluation.metrics`).
         own: functions by the names of their rows.
         digest: of the names and of the files that define the functions.
     """

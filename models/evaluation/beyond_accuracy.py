@@ -9,12 +9,10 @@ import copy
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from scipy.sparse import csr_matrix
 
 from oneclass.models.evaluation.metrics import Mean, mean_and_error
 from oneclass.models.numerics.matmul import as_read_only
-from oneclass.models.numerics.top_k import as_index_arrays
 
 TOP_K = 20
 
@@ -60,7 +58,8 @@ class Exposure:
             np.where(there, values[recommended], 0).sum(axis=1)
             for values in (self._information, self._percentile, self._degrees)
         ]
-        history = _mean_degrees(*as_index_arrays(histories.indptr, histories.indices), self._degrees)
+        up_to = np.append(0, np.cumsum(self._degrees[histories.indices]))[histories.indptr]
+        history = np.diff(up_to) / np.maximum(np.diff(histories.indptr), 1)
         self._of_users.append(np.stack([*(of_list / np.maximum(lengths, 1) for of_list in sums), history]))
 
     def copy_empty(self) -> "Exposure":
@@ -116,14 +115,3 @@ def _popularity_percentiles(degrees: np.ndarray) -> np.ndarray:
     trained, (distinct, item) = np.sort(degrees[degrees > 0]), np.unique(degrees, return_inverse=True)
     below, at_most = (np.searchsorted(trained, distinct, side)[item] for side in ("left", "right"))
     return (below + at_most) / (2 * len(trained))
-
-
-@njit(cache=True, nogil=True)
-def _mean_degrees(indptr, indices, degrees):
-    means = np.zeros(len(indptr) - 1)
-    for row in range(len(means)):
-        total = np.int64(0)
-        for at in range(indptr[row], indptr[row + 1]):
-            total += degrees[indices[at]]
-        means[row] = total / max(indptr[row + 1] - indptr[row], 1)
-    return means

@@ -49,11 +49,9 @@ def rank_new_items(scores: np.ndarray, targets: csr_matrix, new_items: np.ndarra
     Raises:
         CannotRank: a NaN among a user's scores.
     """
-    found, of_new = {name: np.full(len(scores), np.nan) for name in OF_NEW_ITEMS}, csr_matrix(targets[:, new_items])
-    rows = np.flatnonzero(np.diff(of_new.indptr))
+    found = {name: np.full(len(scores), np.nan) for name in OF_NEW_ITEMS}
+    rows, ranks = _rank_among(new_items, scores, csr_matrix(scores.shape), targets)
     if len(rows):
-        nothing = csr_matrix((len(rows), len(new_items)))
-        ranks = rank_targets(scores[np.ix_(rows, new_items)], nothing, of_new[rows])
         values = compute_user_metrics(ranks)
         for name, metric in OF_NEW_ITEMS.items():
             found[name][rows] = values[metric]
@@ -76,11 +74,19 @@ def rank_known_items(
         CannotRank: as `rank_targets`.
     """
     known = np.setdiff1d(np.arange(scores.shape[1]), new_items)
-    of_known = csr_matrix(targets[:, known])
-    rows = np.flatnonzero(np.diff(of_known.indptr))
-    ranks = rank_targets(scores[np.ix_(rows, known)], csr_matrix(excluded[rows][:, known]), of_known[rows], n)
+    rows, ranks = _rank_among(known, scores, excluded, targets, n)
     first = np.where(ranks.first >= 0, known[ranks.first], -1).astype(np.int32)
     return rows, replace(ranks, first=first)
+
+
+def _rank_among(
+    columns: np.ndarray, scores: np.ndarray, excluded: csr_matrix, targets: csr_matrix, n: int = 0
+) -> tuple[np.ndarray, TargetRanks]:
+    """Return the rows with a target among some columns, and its ranks among these columns."""
+    wanted = csr_matrix(targets[:, columns])
+    rows = np.flatnonzero(np.diff(wanted.indptr))
+    left_out = csr_matrix(excluded[rows][:, columns])
+    return rows, rank_targets(scores[np.ix_(rows, columns)], left_out, wanted[rows], n)
 
 
 NEW, REPEATED = "ndcg@100_new", "ndcg@100_repeated"

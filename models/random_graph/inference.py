@@ -233,7 +233,7 @@ class RandomGraphPosterior:
         parts, bounds = (graph.likes_by_item, graph.negatives_by_item), partition_shards(graph.likes_by_item[0])
         tau = np.float64(np.float32(self.taus.mean(ITEM_BIAS)))
         sums = sum_bias_parameters(self.items.arrays, self.users.table(), *parts, bounds, tau)
-        self.items.update_biases(*sums.T, float(np.float32(step)))
+        self.items.update_biases(sums[:, 0], sums[:, 1], float(np.float32(step)))
 
     def update_users(self, graph: HiddenGraph, step: float) -> None:
         """Eq. 17 and 18, Algorithm 1, line 13."""

@@ -13,9 +13,12 @@ import numpy as np
 from scipy.sparse import hstack
 
 from oneclass.models.base import Model
-from oneclass.models.evaluation.calibration import CalibrationBin, LikeBin, bin_likes_by_degree, calibration_curve
-from oneclass.models.evaluation.explicit_negatives import (
+from oneclass.models.evaluation.calibration import (
+    CalibrationBin,
     Estimate,
+    LikeBin,
+    bin_likes_by_degree,
+    calibration_curve,
     calibration_error,
     evaluate_probabilities,
     smoothed_like_rates,

@@ -13,8 +13,7 @@ from scipy.sparse import csr_matrix
 from oneclass.models.base import Model
 from oneclass.models.evaluation import metrics
 from oneclass.models.evaluation.beyond_accuracy import TOP_K, Exposure
-from oneclass.models.evaluation.metrics import DegreeBin
-from oneclass.models.evaluation.metrics_at_k import concatenate_ranks, find_metric, select_targets
+from oneclass.models.evaluation.metrics import DegreeBin, concatenate_ranks, find_metric, select_targets
 from oneclass.models.evaluation.ranking import CannotRank, TargetRanks, rank_targets
 from oneclass.models.evaluation.ranks_apart import (
     KNOWN_RANK,
@@ -102,7 +101,7 @@ def rank_targets_by_score(
 
     Args:
         exposures: counters of these users' top recommendations, by score.
-        further: names of further metrics at any k (`models.evaluation.metrics_at_k`).
+        further: names of further metrics at any k (`models.evaluation.metrics`).
         on_progress: report progress after every block.
 
     Returns:

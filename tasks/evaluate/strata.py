@@ -10,8 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from oneclass.models.evaluation.metrics import mean_and_error
-from oneclass.models.evaluation.metrics_at_k import UserMetric, find_metric
+from oneclass.models.evaluation.metrics import UserMetric, find_metric, mean_and_error
 from oneclass.models.numerics.validation import count_item_degrees
 from oneclass.tasks.evaluate.ranking import RankedTargets
 from oneclass.tasks.stores.matrices import SplitMatrices

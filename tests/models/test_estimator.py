@@ -131,7 +131,7 @@ def test_a_fit_reads_few_files(model, files, lines):
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     sizes = {file: len(Path(file).read_text().splitlines()) for file in done.stdout.split() if "__init__" not in file}
-    assert any(file.endswith("popularity.py") or file.endswith("random_graph/model.py") for file in sizes)
+    assert any(file.endswith(("popularity.py", "random_graph/model.py")) for file in sizes)
     assert len(sizes) <= files and sum(sizes.values()) <= lines, sizes
     assert len(Path(base.__file__).read_text().splitlines()) <= 300
 

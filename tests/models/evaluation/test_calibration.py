@@ -6,9 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
-from oneclass.models.evaluation.calibration import bin_likes_by_degree, calibration_curve
-from oneclass.models.evaluation.explicit_negatives import (
+from oneclass.models.evaluation.calibration import (
     auc,
+    bin_likes_by_degree,
+    calibration_curve,
     calibration_error,
     evaluate_probabilities,
     smoothed_like_rates,

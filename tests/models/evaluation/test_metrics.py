@@ -11,22 +11,28 @@ from scipy import stats
 from scipy.sparse import csr_matrix
 
 from oneclass.models.evaluation.beyond_accuracy import Exposure, gini
+from oneclass.models.evaluation.definitions import METRICS_AT_K
 from oneclass.models.evaluation.metrics import (
+    ALIASES,
     ALPHA,
+    AT_K,
     Mean,
     adjust_against_best,
     adjust_benjamini_hochberg,
     adjust_holm,
     average_over_users,
     compare_paired,
-    compute_edge_ranks,
     compute_user_metrics,
+    concatenate_ranks,
+    find_metric,
     group_by_both_degrees,
     group_by_degree,
+    select_targets,
 )
 from oneclass.models.evaluation.ranking import rank_targets
 
 SEEDS = st.integers(0, 2**32 - 1)
+NAMES = [*(f"{name}@{k}" for name in AT_K for k in (1, 3, 20)), "map", "mrr", "ndcg", "auc", "percentile_rank"]
 
 
 def ranks_of(scores, history, targets):
@@ -36,64 +42,85 @@ def ranks_of(scores, history, targets):
 
 def compute_naively(scores, history, targets) -> dict[str, float]:
     """Every metric of one user."""
-    candidates = sorted(np.flatnonzero(~history), key=lambda item: (-scores[item], item))
-    wanted = set(np.flatnonzero(targets))
-    found = {}
-    for k in (20, 50):
-        hits = sum(item in wanted for item in candidates[:k])
-        found[f"recall@{k}"] = hits / min(k, len(wanted))
-        if k == 20:
-            found["recall_of_all@20"] = hits / len(wanted)
-    for k in (20, 100):
-        gain = sum(1 / math.log2(place + 2) for place, item in enumerate(candidates[:k]) if item in wanted)
-        found[f"ndcg@{k}"] = gain / sum(1 / math.log2(place + 2) for place in range(min(k, len(wanted))))
-    strict = [sum(scores[t] > scores[n] for n in candidates) / len(candidates) for t in wanted]
-    ties = [sum(scores[t] == scores[n] for n in candidates if n != t) / len(candidates) for t in wanted]
+    ranking = sorted(np.flatnonzero(~history), key=lambda item: (-scores[item], item))
+    wanted, found = set(np.flatnonzero(targets)), {}
+    for k in (1, 3, 20, 50, 100, len(ranking)):
+        relevant = [item in wanted for item in ranking[:k]]
+        most, hits = min(k, len(wanted)), [at for at, is_hit in enumerate(relevant) if is_hit]
+        found |= {
+            f"precision@{k}": len(hits) / k,
+            f"recall@{k}": len(hits) / most,
+            f"recall_of_all@{k}": len(hits) / len(wanted),
+            f"hit_rate@{k}": float(bool(hits)),
+            f"map@{k}": sum(sum(relevant[: at + 1]) / (at + 1) for at in hits) / most,
+            f"mrr@{k}": 1 / (hits[0] + 1) if hits else 0.0,
+            f"ndcg@{k}": sum(1 / math.log2(at + 2) for at in hits) / sum(1 / math.log2(at + 2) for at in range(most)),
+        }
+    found |= {name: found[f"{name}@{len(ranking)}"] for name in ("map", "mrr", "ndcg")}
+
+    def better(one, other):
+        return (scores[one] > scores[other]) + (scores[one] == scores[other]) / 2
+
+    others = [item for item in ranking if item not in wanted]
+    pairs = [better(target, other) for target in wanted for other in others]
+    found["auc"] = sum(pairs) / len(pairs) if pairs else math.nan
+    before = [[better(other, target) for other in ranking if other != target] for target in wanted]
+    found["percentile_rank"] = sum(sum(row) / len(row) for row in before) / len(wanted) if before[0] else math.nan
+    strict = [sum(scores[t] > scores[n] for n in ranking) / len(ranking) for t in wanted]
+    ties = [sum(scores[t] == scores[n] for n in ranking if n != t) / len(ranking) for t in wanted]
     found["mean_rank"] = sum(strict) / len(wanted)
     found["mean_rank_midtie"] = found["mean_rank"] + sum(ties) / len(wanted) / 2
     return found
 
 
-@given(SEEDS, st.integers(2, 160), st.integers(1, 30), st.floats(0, 0.9), st.floats(0, 1))
-@settings(max_examples=100, deadline=None)
-def test_user_metrics_follow_their_definitions(seed, items, levels, history_share, target_share):
+def draw_users(seed: int, items: int, levels: int):
+    """Return scores, history and targets of four users, some with a single candidate."""
     random = np.random.default_rng(seed)
     scores = random.integers(0, levels, (4, items)).astype(np.float32)
-    history = random.random(scores.shape) < history_share
+    history = random.random(scores.shape) < random.random()
     history[:, random.integers(items)] = False  # something is left to be found
-    targets = ~history & (random.random(scores.shape) < target_share)
+    targets = ~history & (random.random(scores.shape) < random.random())
     for user in np.flatnonzero(~targets.any(axis=1)):
         targets[user, random.choice(np.flatnonzero(~history[user]))] = True
-    found = compute_user_metrics(ranks_of(scores, history, targets))
-    for user in range(len(scores)):
-        for metric, expected in compute_naively(scores[user], history[user], targets[user]).items():
-            assert found[metric][user] == pytest.approx(expected, abs=1e-12), metric
+    return scores, history, targets
+
+
+@given(SEEDS, st.integers(1, 160), st.integers(1, 30))
+@settings(max_examples=100, deadline=None)
+def test_user_metrics_follow_their_definitions(seed, items, levels):
+    users = draw_users(seed, items, levels)
+    ranks = ranks_of(*users)
+    of_run = compute_user_metrics(ranks)
+    found = {name: find_metric(name)(ranks) for name in [*NAMES, *of_run]}
+    for user, of_user in enumerate(zip(*users, strict=True)):
+        expected = compute_naively(*of_user)
+        for name, values in found.items():
+            assert values[user] == pytest.approx(expected[name], abs=1e-12, nan_ok=True), name
+    assert all(np.array_equal(values, found[name]) for name, values in of_run.items())
     assert (found["mean_rank"] < 1).all()
 
 
-def test_an_example_worked_by_hand():
-    """Items 0..5 score 9 5 5 5 1 0, item 0 is in the history, items 2 and 5 have to be found.
-
-    The ranking is 1 2 3 4 5, so item 2 is second and item 5 fifth of five candidates. Item 2 beats items 4
-    and 5 and ties with 1 and 3; item 5 beats nothing.
-    """
-    ranks = ranks_of([[9, 5, 5, 5, 1, 0]], [[1, 0, 0, 0, 0, 0]], [[0, 0, 1, 0, 0, 1]])
-    assert ranks.position.tolist() == [1, 4]
-    assert compute_edge_ranks(ranks).tolist() == [2 / 5, 0]
-    found = compute_user_metrics(ranks)
-    assert found["recall@20"].tolist() == [1]
-    assert found["mean_rank"].tolist() == [pytest.approx(1 / 5)]
-    assert found["mean_rank_midtie"].tolist() == [pytest.approx((3 / 5 + 0) / 2)]
-    ideal = 1 + 1 / math.log2(3)
-    assert found["ndcg@20"].tolist() == [pytest.approx((1 / math.log2(3) + 1 / math.log2(6)) / ideal)]
+def test_blocks_are_joined_and_targets_left_out():
+    users = draw_users(7, 50, 9)
+    scores, history, targets = users
+    joined = concatenate_ranks([ranks_of(*(of[part] for of in users)) for part in (slice(1), slice(1, None))])
+    fewer = targets & (np.arange(50) % 3 == 0)
+    fewer[2] = False
+    rows, left = select_targets(joined, fewer[targets])
+    assert rows.tolist() == np.flatnonzero(fewer.any(axis=1)).tolist() and 2 not in rows
+    for found, expected in ((joined, ranks_of(*users)), (left, ranks_of(scores[rows], history[rows], fewer[rows]))):
+        for name in NAMES:
+            assert np.array_equal(find_metric(name)(found), find_metric(name)(expected), equal_nan=True)
 
 
-def test_constant_scores_beat_nothing_and_half_of_the_ties():
-    history, targets = np.arange(10) < 3, np.arange(10) == 6
-    ranks = ranks_of(np.zeros((1, 10)), [history], [targets])
-    assert compute_edge_ranks(ranks).tolist() == [0]
-    assert compute_edge_ranks(ranks, midtie=True).tolist() == [0.5 * 6 / 7]
-    assert ranks.position.tolist() == [3]
+def test_names_are_those_of_the_field():
+    ranks = ranks_of(*draw_users(5, 40, 6))
+    for name, same in {"NDCG@5": "ndcg@5", "HR@3": "hit_rate@3", "MAP": "average_precision"}.items():
+        assert np.array_equal(find_metric(name)(ranks), find_metric(same)(ranks))
+    assert all(find_metric(f"{alias}@3" if of in AT_K else alias) for alias, of in ALIASES.items())
+    assert all(find_metric(name.replace("@k", "@4")) for name in METRICS_AT_K)
+    for name in ("recall", "ndcg@0", "ndcg@-1", "ndcg@1.5", "auc@3", "sharpness", "ndcg@", ""):
+        assert find_metric(name) is None, name
 
 
 def test_a_user_without_a_target_is_refused():
@@ -215,17 +242,6 @@ def test_every_metric_follows_its_definition_in_any_blocks(seed, items, users):
     expected = naive_beyond_accuracy(lists, histories, degrees.tolist(), 10)
     assert {name: one.value for name, one in found.items()} == pytest.approx(expected, abs=1e-12)
     assert found["coverage@20"].standard_error is None and found["novelty@20"].users == users
-
-
-def test_an_example_of_lists_worked_by_hand():
-    exposure = Exposure(np.array([8, 2, 1, 0]), 8)
-    exposure.add(np.array([[0, 1], [0, -1]], dtype=np.int32), csr_matrix(np.array([[0, 0, 1, 0], [0, 1, 1, 0]])))
-    found = exposure.metrics()
-    assert found["coverage@20"].value == pytest.approx(2 / 3)
-    assert (found["novelty@20"].value, found["novelty@20"].standard_error) == (0.5, pytest.approx(0.5 / math.sqrt(2)))
-    assert found["popularity_percentile@20"].value == pytest.approx((4 / 6 + 5 / 6) / 2)
-    assert found["gini@20"].value == pytest.approx(4 / 9)  # shown 2, 1 and 0 times
-    assert found["popularity_lift@20"].value == pytest.approx(13 / 2.5 - 1)
 
 
 def test_gini_runs_from_equal_to_one_item_alone():

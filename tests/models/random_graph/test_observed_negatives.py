@@ -5,7 +5,7 @@ import pytest
 from pydantic import ValidationError
 from scipy.sparse import csr_matrix
 
-from oneclass.models.evaluation.explicit_negatives import calibration_error
+from oneclass.models.evaluation.calibration import calibration_error
 from oneclass.models.fit_options import FitOptions
 from oneclass.models.negatives.sampling import degree_histogram
 from oneclass.models.numerics.adjacency import copy_pattern

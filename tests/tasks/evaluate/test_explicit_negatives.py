@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from oneclass.models.evaluation.explicit_negatives import calibration_error, evaluate_probabilities, smoothed_like_rates
+from oneclass.models.evaluation.calibration import calibration_error, evaluate_probabilities, smoothed_like_rates
 from oneclass.models.generator.density_ratio import GroundTruth
 from oneclass.models.popularity import Popularity
 from oneclass.models.random_graph.model import RandomGraph, RandomGraphSettings
