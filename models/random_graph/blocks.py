@@ -219,7 +219,7 @@ def _draw_block_graph(block: UserBlock, items: int, t: int) -> HiddenGraph:
     return GraphSampler(copy_pattern(block.matrix(items)), weights, block.config.seed, units).draw(t)
 
 
-def _group_by_item(graph: HiddenGraph) -> tuple[Any, ...]:
+def _group_by_item(graph: HiddenGraph) -> tuple[Any, Any, Any]:
     return graph.likes_by_item, graph.negatives_by_item, partition_shards(graph.likes_by_item[0])
 
 
