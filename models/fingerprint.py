@@ -15,7 +15,16 @@ from oneclass.models.base import Model
 from oneclass.models.numba_cache import PACKAGE
 
 SHARED = {"attributes", "degrees", "evaluation", "negatives", "numerics"} | {  # packages, and modules beside them
-    *("__init__", "base", "distributed", "fingerprint", "fit_options", "item_weights", "memory_estimates"),
+    *(
+        "__init__",
+        "base",
+        "components",
+        "distributed",
+        "fingerprint",
+        "fit_options",
+        "item_weights",
+        "memory_estimates",
+    ),
     *("like_model", "model_files", "numba_cache", "own_model", "settings"),
 }
 

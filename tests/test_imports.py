@@ -33,6 +33,7 @@ BESIDE_THEM = {
     "distributed",
     "fingerprint",
     "fit_options",
+    "components",
     "item_weights",
     "like_model",
     "memory_estimates",

@@ -14,6 +14,7 @@ from scipy.sparse import csr_matrix
 
 from oneclass.models.base import Model
 from oneclass.models.blend.score_normalization import find_scale, rescale_scores
+from oneclass.models.components import Combination, CombinationSettings
 from oneclass.models.fit_options import Epoch, FitOptions
 from oneclass.models.settings import ModelSettings, find_component
 
@@ -33,7 +34,7 @@ class Component(BaseModel):
     )
 
 
-class BlendSettings(ModelSettings):
+class BlendSettings(CombinationSettings):
     """By default an item-item model and a factor model of equal weights; a run searches components and weights."""
 
     components: tuple[Component, ...] = Field(
@@ -49,21 +50,6 @@ class BlendSettings(ModelSettings):
             kind.Settings.model_validate(component.settings, context=info.context)
         return self
 
-    @property
-    def reads_order(self) -> bool:
-        """Whether a component's scores depend on the order of a history."""
-        return any(settings.reads_order for settings in self.parse_components())
-
-    @property
-    def reads_times(self) -> bool:
-        """Whether a component depends on the ages of events."""
-        return any(settings.reads_times for settings in self.parse_components())
-
-    @property
-    def reads_explicit_negatives(self) -> bool:
-        """Whether the fit of a component uses explicit negatives."""
-        return any(settings.reads_explicit_negatives for settings in self.parse_components())
-
     def find_components(self) -> "list[type[Model]]":
         """Return the components' estimators."""
         return [find_component("components", of.model, of.score, Blend.name) for of in self.components]
@@ -74,13 +60,10 @@ class BlendSettings(ModelSettings):
         return [kind.Settings.from_saved(component.settings) for kind, component in pairs]
 
 
-class Blend(Model[BlendSettings]):
+class Blend(Combination[BlendSettings]):
     """Weighted sum of the normalised scores of other models.
 
     The normalisation is ours (`models.blend.score_normalization`); no paper.
-
-    Attributes:
-        components: the fitted component models, in the order of the settings.
 
     Example:
         >>> import numpy as np
@@ -98,7 +81,7 @@ class Blend(Model[BlendSettings]):
     Settings = BlendSettings
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
-        self.components: list[Model] = []
+        self.components = []
         of = len(self.params.components)
         for number, (kind, component) in enumerate(
             zip(self.params.find_components(), self.params.components, strict=True), 1
@@ -159,21 +142,5 @@ class Blend(Model[BlendSettings]):
         )
         return sum(weighted, np.zeros((len(history.indices), len(items)), dtype=np.float32))
 
-    def _arrays(self) -> dict[str, np.ndarray]:
-        return {
-            f"{number}.{name}": array
-            for number, model in enumerate(self.components)
-            for name, array in {"item_degrees": model.item_degrees, **model._arrays()}.items()
-        }
-
     def _restore(self, arrays: dict[str, np.ndarray]) -> None:
-        self.components = []
-        for number, (kind, component) in enumerate(
-            zip(self.params.find_components(), self.params.components, strict=True)
-        ):
-            own = {name.partition(".")[2]: array for name, array in arrays.items() if name.startswith(f"{number}.")}
-            model = kind(kind.Settings.from_saved(component.settings), seed=self.seed, threads=self.threads)
-            model.item_degrees, model.item_features = own.pop("item_degrees"), self.item_features
-            model._restore(own)
-            model._cache = {}
-            self.components.append(model)
+        self._restore_components(arrays, self.params.parse_components())

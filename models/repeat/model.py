@@ -74,12 +74,8 @@ class Repeat(Model[RepeatSettings]):
 
     def again_probabilities(self, histories: csr_matrix) -> np.ndarray:
         """Return the probability of each entry of checked histories to be taken again, float64 (entries,)."""
-        return expit(self.log_odds(histories))
-
-    def log_odds(self, histories: csr_matrix) -> np.ndarray:
-        """Return the log-odds of `again_probabilities`."""
         features = self.statistics.features(histories, **self.parameters)
-        return sum((b * x for b, x in zip(self.coefficients, features, strict=True)), np.zeros(histories.nnz))
+        return expit(sum((b * x for b, x in zip(self.coefficients, features, strict=True)), np.zeros(histories.nnz)))
 
     def user_shares(self, histories: csr_matrix) -> np.ndarray:
         """Return the share of each user's events that repeat, float64 (users,), shrunk."""
@@ -123,8 +119,6 @@ class Repeat(Model[RepeatSettings]):
         return {"coefficients": self.coefficients, "parameters": parameters, **vars(self.statistics)}
 
     def _restore(self, arrays: dict[str, np.ndarray]) -> None:
-        if "parameters" not in arrays:
-            raise ValueError(f"{self.name}: an earlier version saved this fit without its half-life; fit it anew")
         self.coefficients, (half_life, smoothing, window) = arrays.pop("coefficients"), arrays.pop("parameters")
         self.parameters = {
             "half_life": float(half_life) or None,

@@ -46,8 +46,7 @@ def test_new_items_are_scored_like_columns_without_an_edge(name, fitted, likes):
         assert scores.shape == (len(model.score_names), 80, 4) and scores.dtype == np.float32
         assert np.isfinite(scores).all()
         columns = all_scores(model, likes, users=users)[:, :, COLD]
-        tolerance = 0.3 if name == "repeat_mixture" else 1e-4  # a new item comes before those that it ties with
-        np.testing.assert_allclose(scores, columns, rtol=tolerance, atol=1e-5)
+        np.testing.assert_allclose(scores, columns, rtol=1e-4, atol=1e-5)
 
 
 @every_model

@@ -47,44 +47,34 @@ def mask_scores(scores, log):
 def test_scores_are_the_probabilities_of_both_parts(returning, fitted, component):
     log = returning[0]
     again = fit_repeat(log)
-    offset, exponent, _ = fitted.curve
-    norm = sum((offset + 1 + rank) ** -exponent for rank in range(80))
-    alone = component.scores(log[:30])
-    scores, of_component = fitted.scores(log[:30]), mask_scores(alone, log[:30])
-    of_history = again.scores(log[:30])
+    *b, slope = fitted.coefficients
+    alone, scores = component.scores(log[:30]), fitted.scores(log[:30])
+    of_component, of_history = mask_scores(alone, log[:30]), again.scores(log[:30])
+    smoothing, overall = again.parameters["smoothing"], again.statistics.overall[0]
     for row in range(30):
         own = log[row]
-        ages, repeats = own.event_ages, (own.data - 1).sum()
-        oldest = ages.days[ages.starts[1:] - 1]
-        smoothing, overall = again.parameters["smoothing"], again.statistics.overall[0]
-        share = (repeats + smoothing * overall) / (own.data.sum() + smoothing)
-        features = 1, np.log1p((0.5 ** (oldest / again.parameters["half_life"])).sum()), np.log(share / (1 - share))
-        rate = np.exp(fitted.rate @ [*features, np.log1p(own.nnz)])
+        share = ((own.data - 1).sum() + smoothing * overall) / (own.data.sum() + smoothing)
         for item in range(80):
-            above = of_component[row] > alone[row, item]
-            expected_new = rate * (offset + 1 + above.sum()) ** -exponent / norm
-            expected = 1 - np.exp(-expected_new)
-            if item in own.indices:
-                p = float(of_history[row, item])
-                odds = np.exp(fitted.weights @ [1, np.log(p / (1 - p)), np.log(expected_new)])
-                expected = odds / (1 + odds)
-            assert scores[row, item] == pytest.approx(expected, rel=1e-3)
+            rank = (of_component[row] > alone[row, item]).sum()
+            odds = np.dot(b, [1, np.log(share / (1 - share)), np.log1p(own.nnz)]) + slope * np.log1p(rank)
+            expected = of_history[row, item] if item in own.indices else 1 / (1 + np.exp(-odds))
+            assert scores[row, item] == pytest.approx(expected, rel=1e-4)
 
 
 def test_the_mixture_ranks_better_than_either_part(returning, fitted, component):
     log, later = returning
     mixed = compute_ndcg(fitted.scores(log), later)
-    for other in (fitted.again.scores(log), component.scores(log), mask_scores(component.scores(log), log)):
+    for other in (fitted.components[0].scores(log), component.scores(log), mask_scores(component.scores(log), log)):
         gain = mixed - compute_ndcg(other, later)
         assert gain.mean() > 2 * gain.std() / np.sqrt(len(gain))
 
 
-def test_loyal_users_are_expected_to_take_fewer_new_items(returning, fitted):
+def test_new_items_are_expected_as_often_as_they_are_taken(returning, fitted):
     log, later = returning
-    rates = np.exp(fitted.rate @ fitted._rate_features(log))
-    new = (later.toarray() > 0) & (log.toarray() == 0)
-    active = np.diff(later.indptr) > 0
-    assert rates[active].mean() == pytest.approx(new.sum(axis=1)[active].mean(), rel=0.25)
+    active, is_new = np.diff(later.indptr) > 0, log.toarray() == 0
+    expected = (fitted.scores(log) * is_new).sum(axis=1)[active]
+    taken = ((later.toarray() > 0) & is_new).sum(axis=1)[active]
+    assert expected.mean() == pytest.approx(taken.mean(), rel=0.25)
 
 
 def test_where_nobody_returns_the_list_is_the_components():
@@ -105,7 +95,7 @@ def test_a_stored_fit_of_the_component_is_used(returning, fitted, component):
     loaded = make_mixture(
         returning[0], load_component=lambda name, settings: asked.append((name, settings)) or component
     )
-    assert asked == [("mrf_dense", MRFDense.Settings())] and loaded.new is component
+    assert asked == [("mrf_dense", MRFDense.Settings())] and loaded.components[1] is component
     np.testing.assert_array_equal(loaded.scores(returning[0]), fitted.scores(returning[0]))
 
 
