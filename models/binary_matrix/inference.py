@@ -1,32 +1,43 @@
 """Minibatches of natural-gradient steps on a binary matrix; `models.binary_matrix.model` defines the symbols."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
+from pydantic import Field
 from scipy.sparse import csr_matrix
 
 from oneclass.models.binary_matrix import kernels
-from oneclass.models.binary_matrix.kernels import (
-    NOISE_STRIDE,
-    SHARDS,
-    Entries,
-    UpdatedSide,
-    draw_initial_table,
-    group_entries,
-    kl_divergence,
-)
-from oneclass.models.binary_matrix.null_solution import Z_VARIANCE, NullSolution
-from oneclass.models.binary_matrix.sampling import EntrySampler
-from oneclass.models.binary_matrix.settings import BinaryMatrixSettings
+from oneclass.models.binary_matrix.kernels import LANES, POWER, SHARDS, T0, Entries, Grouping, UpdatedSide
+from oneclass.models.binary_matrix.sampling import EntrySampler, Strategy
 from oneclass.models.fit_options import WARM_START_SKIP, Start, copy_rows
 from oneclass.models.numerics.adjacency import copy_pattern
+from oneclass.models.numerics.random_numbers import normals, purpose
+from oneclass.models.numerics.simd import pad_width
+from oneclass.models.settings import ModelSettings, NumericRange, SearchSpace
 
-# Of the step size (T0 + t)^-POWER. If T0 is small, the first steps, taken in all K directions at once, may diverge.
-T0, POWER = 30.0, 0.7
+Z_VARIANCE = 100.0  # prior variance of the global bias
 THETA_DELTA = 1.0  # of box 8: how much noise a minibatch may have
 LEAST_BATCH, MOST_BATCH = 1000, 10_000_000  # entries in a minibatch; each takes 40 bytes
 INITIAL_SCALE = 0.1  # standard deviation of the means before the first pass
 SMOOTHING = 0.2  # weight of the newest minibatch in the running mean of the noise-to-signal ratio
+
+
+class BinaryMatrixSettings(ModelSettings):
+    """Priors and sampling."""
+
+    search_space: ClassVar[SearchSpace] = {
+        "factors": NumericRange(10, 100, log=True, manual_only=True),
+        "user_variance": NumericRange(0.05, 1.0, log=True),
+        "item_variance": NumericRange(0.05, 1.0, log=True),
+        "passes": NumericRange(20, 160, log=True, manual_only=True),
+    }
+
+    factors: int = Field(20, ge=1, description="K, the poster's D.")
+    sampling: Strategy = Field("balanced", description="How entries are drawn: uniform, balanced or biased.")
+    user_variance: float = Field(0.2, gt=0, description="Prior variance of u_id.")
+    item_variance: float = Field(0.2, gt=0, description="Prior variance of v_jd.")
+    passes: int = Field(80, ge=1, description="Number of passes; a pass draws two entries for every one in the matrix.")
 
 
 @dataclass
@@ -54,8 +65,8 @@ class BinaryMatrixPosterior:
         """
         (L, M), ones, K = interactions.shape, interactions.nnz, settings.factors
         return cls(
-            users=draw_initial_table(seed, "binary matrix users", (L, K), INITIAL_SCALE, settings.user_variance),
-            items=draw_initial_table(seed, "binary matrix items", (M, K), INITIAL_SCALE, settings.item_variance),
+            users=_draw_initial_table(seed, "binary matrix users", L, K, settings.user_variance),
+            items=_draw_initial_table(seed, "binary matrix items", M, K, settings.item_variance),
             z=np.array([np.log((ones + 1) / (L * M - ones + 1)), 0.01]),
             user_updates=np.zeros(L, dtype=np.int64),
             item_updates=np.zeros(M, dtype=np.int64),
@@ -66,13 +77,6 @@ class BinaryMatrixPosterior:
     def is_null(self) -> bool:
         """Whether all factors have mean zero, so that every entry has the same logit."""
         return not self.items[:, : self.items.shape[1] // 2].any()
-
-    def set_null(self, null: NullSolution, factors: int) -> None:
-        """Move to the stationary point at which all factors have mean zero."""
-        for table, variance in ((self.users, null.user_variance), (self.items, null.item_variance)):
-            width = table.shape[1] // 2
-            table[:, :width], table[:, width : width + factors] = 0, variance
-        self.z[:] = null.z
 
     def take(self, start: Start) -> None:
         """Copy an earlier fit's vertices and its z, and of its numbers of updates the share that a warm start passes
@@ -103,6 +107,21 @@ class BinaryMatrixPosterior:
         """L, from every entry of the matrix, in O(users x items x K)."""
         rows = kernels.log_likelihood_bound(*copy_pattern(interactions), self.users, self.items, to_float32(self.z))
         return float(rows.sum()) - self.divergence(settings)
+
+
+def _draw_initial_table(seed: int, side: str, vertices: int, factors: int, variance: float) -> np.ndarray:
+    width = int(pad_width(factors, LANES))
+    rows = np.zeros((vertices, 2 * width), dtype=np.float32)
+    rows[:, :factors] = normals(seed, purpose(side), vertices, factors) * np.float32(INITIAL_SCALE)
+    rows[:, width : width + factors] = variance
+    return rows
+
+
+def kl_divergence(table: np.ndarray, prior: float) -> float:
+    """KL[q || p] of a table, or of z, where p has this variance."""
+    mean, variance = np.split(np.asarray(table, dtype=np.float64), 2, axis=-1)
+    mean, variance = mean[variance > 0], variance[variance > 0] / prior
+    return 0.5 * (mean**2 / prior + variance - 1 - np.log(variance)).sum()
 
 
 class Inference:
@@ -142,20 +161,20 @@ class Inference:
 
     def _update_factors(self, size: int) -> np.ndarray:
         """Move users and items by the next `size` entries; the sums over these, float64 (5,)."""
-        q, settings, schedule = self.q, self.settings, (T0, POWER)
+        q, settings = self.q, self.settings
         rows, columns, ones, weights = self.sampler.draw(self.seed, int(q.progress[0]), size)
-        by_row, by_column = group_entries(rows, len(q.users)), group_entries(columns, len(q.items))
+        by_row, by_column = Grouping.of(rows, len(q.users)), Grouping.of(columns, len(q.items))
         means, twice_lambdas = np.empty((2, size), dtype=np.float32)
-        sums, watched = np.zeros((SHARDS, 5)), np.arange(size) % NOISE_STRIDE == 0
-        of_z, of_rows = (Entries(columns, ones, weights[at], means, twice_lambdas, watched) for at in (2, 0))
-        of_columns = Entries(rows, ones, weights[1], means, twice_lambdas, watched)
+        sums = np.zeros((SHARDS, 5))
+        of_z, of_rows = (Entries(columns, ones, weights[at], means, twice_lambdas) for at in (2, 0))
+        of_columns = Entries(rows, ones, weights[1], means, twice_lambdas)
         users, items = (
             UpdatedSide(q.users, self._moved[0], 1 / settings.user_variance, self.sampler.row_p, q.user_updates),
             UpdatedSide(q.items, self._moved[1], 1 / settings.item_variance, self.sampler.column_p, q.item_updates),
         )
         kernels.maximise_xi(by_row, of_z, q.users, q.items, to_float32(q.z), sums)
-        kernels.update_vertices(by_row, of_rows, users, q.items, schedule, sums)
-        kernels.update_vertices(by_column, of_columns, items, q.users, schedule, sums)
+        kernels.update_vertices(by_row, of_rows, users, q.items, sums)
+        kernels.update_vertices(by_column, of_columns, items, q.users, sums)
         kernels.copy_updated_rows(by_row.starts, self._moved[0], q.users)
         kernels.copy_updated_rows(by_column.starts, self._moved[1], q.items)
         return sums.sum(axis=0)

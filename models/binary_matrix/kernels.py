@@ -7,7 +7,7 @@ parallel, and results do not depend on the number of threads. Sums over all entr
 shards.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 from numba import njit, prange
@@ -15,11 +15,12 @@ from numba import njit, prange
 from oneclass.models.numerics.adjacency import group_by_vertex
 from oneclass.models.numerics.logistic_bound import FAST, best_bound_of_square, lambda_of_square
 from oneclass.models.numerics.partition import partition_rows
-from oneclass.models.numerics.random_numbers import normals, purpose
-from oneclass.models.numerics.simd import pad_width
 
+# Of the step size (T0 + t)^-POWER. If T0 is small, the first steps, taken in all K directions at once, may diverge.
+T0, POWER = 30.0, 0.7
 NOISE_STRIDE = 8  # the noise is estimated from every eighth entry
 SHARDS = 16  # runs of vertices, each with its own sums
+LANES = 8
 
 
 class Grouping(NamedTuple):
@@ -34,6 +35,12 @@ class Grouping(NamedTuple):
     order: np.ndarray
     bounds: np.ndarray
 
+    @classmethod
+    def of(cls, vertices: np.ndarray, count: int) -> Self:
+        """Group entries by their vertices, of which there are `count`."""
+        starts, order = group_by_vertex(vertices, count)
+        return cls(starts, order, partition_rows(starts, SHARDS))
+
 
 class Entries(NamedTuple):
     """The entries of a minibatch, for the update of one side; all arrays are (entries,).
@@ -43,7 +50,6 @@ class Entries(NamedTuple):
         ones: bool, whether the entry is a one.
         weights: float32, the scaling constants for the parameters that are updated.
         means, twice_lambdas: float32, E a and 2 lambda at the best xi.
-        watched: bool, whether the noise is estimated from the entry: every eighth of a minibatch.
     """
 
     others: np.ndarray
@@ -51,7 +57,6 @@ class Entries(NamedTuple):
     weights: np.ndarray
     means: np.ndarray
     twice_lambdas: np.ndarray
-    watched: np.ndarray
 
 
 class UpdatedSide(NamedTuple):
@@ -70,12 +75,6 @@ class UpdatedSide(NamedTuple):
     prior_precision: float
     p: np.ndarray
     updates: np.ndarray
-
-
-def group_entries(vertices: np.ndarray, count: int) -> Grouping:
-    """The grouping of entries by their vertices, of which there are `count`."""
-    starts, order = group_by_vertex(vertices, count)
-    return Grouping(starts, order, partition_rows(starts, SHARDS))
 
 
 LIKELIHOOD, Z_TWICE_LAMBDA, Z_SLOPE, NOISE, NOISE_COUNT = range(5)  # columns of the shards' sums
@@ -106,7 +105,7 @@ def maximise_xi(by_row, entries, users, items, z, sums):
         sums: (SHARDS, 5); all columns but NOISE and NOISE_COUNT are added to.
     """
     starts, order, shards = by_row
-    columns, ones, weights, means, twice_lambdas, _ = entries
+    columns, ones, weights, means, twice_lambdas = entries
     width = users.shape[1] // 2
     for shard in prange(SHARDS):
         for row in range(shards[shard], shards[shard + 1]):
@@ -125,7 +124,7 @@ def maximise_xi(by_row, entries, users, items, z, sums):
 
 
 @njit(cache=True, parallel=True, nogil=True, fastmath=FAST)
-def update_vertices(by_vertex, entries, side, other, schedule, sums):
+def update_vertices(by_vertex, entries, side, other, sums):
     """Box 6: move the natural parameters of every vertex with an entry towards the average maximizer of its entries.
 
     Args:
@@ -133,11 +132,10 @@ def update_vertices(by_vertex, entries, side, other, schedule, sums):
         entries: `Entries` with the weights for this side.
         side: the `UpdatedSide` side.
         other: the other side's table as it was before the minibatch.
-        schedule: (T0, POWER) of the step sizes.
         sums: (SHARDS, 5); NOISE and NOISE_COUNT are added to.
     """
     starts, order, shards = by_vertex
-    others, ones, weights, means, twice_lambdas, watched = entries
+    others, ones, weights, means, twice_lambdas = entries
     own, moved, prior_precision, p, updates = side
     width = own.shape[1] // 2
     for shard in prange(SHARDS):
@@ -156,7 +154,7 @@ def update_vertices(by_vertex, entries, side, other, schedule, sums):
                     squares[k] += pull * v[k] * v[k]
                     spreads[k] += pull * v[width + k]
                     slopes[k] += slope * v[k]
-            rho = (schedule[0] + updates[vertex]) ** -schedule[1]
+            rho = (T0 + updates[vertex]) ** -POWER
             updates[vertex] += 1
             for k in range(width):
                 mean, variance = own[vertex, k], own[vertex, width + k]
@@ -169,7 +167,7 @@ def update_vertices(by_vertex, entries, side, other, schedule, sums):
                 moved[vertex, width + k] = 1 / precision
             for place in range(starts[vertex], starts[vertex + 1]):
                 entry = order[place]
-                if watched[entry]:
+                if entry % NOISE_STRIDE == 0:
                     pull, slope = entry_gradients(ones[entry], weights[entry], means[entry], twice_lambdas[entry])
                     v = other[others[entry]]
                     noise = _noise(own[vertex], moved[vertex], v, pull, slope, prior_precision)
@@ -224,33 +222,3 @@ def log_likelihood_bound(indptr, indices, users, items, z):
             sign = HALF if one else -HALF
             totals[row] += best_bound_of_square(mean * mean + variance) + sign * mean
     return totals
-
-
-LANES = 8
-
-
-def half_row_width(factors: int) -> int:
-    """W, of half a row."""
-    return int(pad_width(factors, LANES))
-
-
-def draw_initial_table(seed: int, side: str, shape: tuple[int, int], scale: float, variance: float) -> np.ndarray:
-    """Small random means, because u = v = 0 is a fixed point, with variances of the prior; float32 (vertices, 2 W).
-
-    Args:
-        shape: (vertices, K).
-        scale: standard deviation of the means.
-    """
-    vertices, factors = shape
-    width = half_row_width(factors)
-    rows = np.zeros((vertices, 2 * width), dtype=np.float32)
-    rows[:, :factors] = normals(seed, purpose(side), vertices, factors) * np.float32(scale)
-    rows[:, width : width + factors] = variance
-    return rows
-
-
-def kl_divergence(table: np.ndarray, prior: float) -> float:
-    """KL[q || p] of a table, or of z, where p has this variance."""
-    mean, variance = np.split(np.asarray(table, dtype=np.float64), 2, axis=-1)
-    mean, variance = mean[variance > 0], variance[variance > 0] / prior
-    return 0.5 * (mean**2 / prior + variance - 1 - np.log(variance)).sum()

@@ -39,11 +39,10 @@ from scipy.sparse import csr_matrix
 
 from oneclass.models.base import Model
 from oneclass.models.binary_matrix.fold_in import fold_in, transpose_table
-from oneclass.models.binary_matrix.inference import BinaryMatrixPosterior, Inference, to_float32
+from oneclass.models.binary_matrix.inference import BinaryMatrixPosterior, BinaryMatrixSettings, Inference, to_float32
 from oneclass.models.binary_matrix.kernels import SHARDS
 from oneclass.models.binary_matrix.null_solution import NullSolution
 from oneclass.models.binary_matrix.sampling import EntrySampler
-from oneclass.models.binary_matrix.settings import BinaryMatrixSettings
 from oneclass.models.fit_options import Epoch, FitOptions, sampling_seed, skipped_epochs
 from oneclass.models.memory_estimates import FitCost, LogSize
 from oneclass.models.negatives.distributions import AllZeros
@@ -103,7 +102,7 @@ class BinaryMatrix(Model[BinaryMatrixSettings]):
         q = BinaryMatrixPosterior.start(interactions, settings, self.seed)
         null = NullSolution.of(interactions.shape, interactions.nnz, settings)
         if null.is_stable(interactions, self.seed):
-            q.set_null(null, settings.factors)
+            null.write_to(q, settings.factors)
             self.q, self.bounds, self.minibatches = q, np.zeros(0), np.zeros(0)
             _warn_of_null(*interactions.shape, interactions.nnz)
             return

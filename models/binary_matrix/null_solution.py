@@ -21,10 +21,9 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.sparse import csr_matrix
 
-from oneclass.models.binary_matrix.settings import BinaryMatrixSettings
+from oneclass.models.binary_matrix.inference import Z_VARIANCE, BinaryMatrixPosterior, BinaryMatrixSettings
 from oneclass.models.numerics.random_numbers import normals, purpose
 
-Z_VARIANCE = 100.0  # prior variance of the global bias
 MAX_UPDATES = 100  # of lambda and the variances by turns; a few suffice
 TOLERANCE = 1e-10  # of their relative change
 MAX_PRODUCTS = 60  # pairs of products with R and R' that bound its largest singular value from below
@@ -67,6 +66,13 @@ class NullSolution:
             if abs(twice_lambda - before) <= TOLERANCE * before:
                 break
         return cls(user, item, (float(z), float(z_variance)), float(-0.5 - twice_lambda * z))
+
+    def write_to(self, q: BinaryMatrixPosterior, factors: int) -> None:
+        """Move a posterior to this stationary point."""
+        for table, variance in ((q.users, self.user_variance), (q.items, self.item_variance)):
+            width = table.shape[1] // 2
+            table[:, :width], table[:, width : width + factors] = 0, variance
+        q.z[:] = self.z
 
     def is_stable(self, interactions: csr_matrix, seed: int) -> bool:
         """Return whether small means vanish: whether sigma_1(R)^2 is at most the product of the precisions.

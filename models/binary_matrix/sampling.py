@@ -64,12 +64,10 @@ class EntrySampler(NamedTuple):
         row_ones, column_ones = np.diff(indptr), np.bincount(indices, minlength=M)
         rows = np.repeat(np.arange(L, dtype=np.int32), row_ones)
         share = 0.5 if L * M > len(indices) else 1.0
-        running = np.zeros(0)
         if strategy == "biased":
-            running, scales = _prepare_biased_draws(rows, indices, row_ones, column_ones)
-            row_p, column_p = _biased_margins(rows, indices, row_ones, column_ones, scales)
+            running, scales, row_p, column_p = _prepare_biased_draws(rows, indices, row_ones, column_ones)
         else:
-            scales, row_p, column_p = _margins(strategy, row_ones, column_ones, share)
+            running, (scales, row_p, column_p) = np.zeros(0), _margins(strategy, row_ones, column_ones, share)
         return cls(
             strategy=STRATEGIES.index(strategy),
             indptr=indptr,
@@ -113,31 +111,23 @@ def _margins(strategy: Strategy, row_ones: np.ndarray, column_ones: np.ndarray, 
 def _prepare_biased_draws(
     rows: np.ndarray, columns: np.ndarray, row_ones: np.ndarray, column_ones: np.ndarray
 ) -> Arrays:
-    """Running sum of r_i c_j over the ones, and 1 / (2 Z_0), 1 / (2 Z_1)."""
+    """Running sum of r_i c_j over the ones, 1 / (2 Z_0) and 1 / (2 Z_1), p(i) and p(j) under S-Biased."""
     L, M, ones = len(row_ones), len(column_ones), len(rows)
     running = np.cumsum((M - row_ones[rows]) * (L - column_ones[columns]).astype(np.float64))
     proposals = float(ones) * ones  # sum of r_i c_j over all entries, the ones among them
     zeros = proposals - (row_ones[rows] * column_ones[columns].astype(np.float64)).sum()
     if running[-1] == 0 or zeros < MIN_ACCEPTANCE * proposals:
         raise ValueError("sampling = biased can hardly draw a one or a zero of this matrix; use 'balanced'")
-    return running, np.array([0.5 / zeros, 0.5 / running[-1]])
-
-
-def _biased_margins(
-    rows: np.ndarray, columns: np.ndarray, row_ones: np.ndarray, column_ones: np.ndarray, scales: np.ndarray
-) -> Arrays:
-    """p(i) and p(j) under S-Biased."""
-    L, M, ones = len(row_ones), len(column_ones), len(rows)
-
-    def margin(
-        own: np.ndarray, other_of_ones: np.ndarray, own_ones: np.ndarray, own_size: int, other_size: int
-    ) -> np.ndarray:
-        beside = np.bincount(own, weights=other_of_ones, minlength=len(own_ones))  # c_j over the row's ones
+    scales, margins = np.array([0.5 / zeros, 0.5 / running[-1]]), []
+    for own, own_ones, other_of_ones, own_size, other_size in (
+        (rows, row_ones, column_ones[columns], L, M),
+        (columns, column_ones, row_ones[rows], M, L),
+    ):
+        beside = np.bincount(own, weights=other_of_ones, minlength=own_size)  # c_j over the row's ones
         zeros_beside = own_ones * float(own_size) - beside
-        return scales[1] * (other_size - own_ones) * zeros_beside + scales[0] * own_ones * (ones - beside)
-
-    row_p = margin(rows, column_ones[columns], row_ones, L, M)
-    return row_p, margin(columns, row_ones[rows], column_ones, M, L)
+        of_ones = scales[1] * (other_size - own_ones) * zeros_beside
+        margins.append(of_ones + scales[0] * own_ones * (ones - beside))
+    return running, scales, *margins
 
 
 @njit(cache=True, nogil=True)

@@ -1,6 +1,6 @@
 """Paired symbols, the alternative to the bilinear softmax.
 
-`model` has the bound and the passes; `symbols` and `posterior` have the updates, `kernels` and `edges` their loops.
+`model` has the bound and the passes, `posterior` the updates, and `kernels` their loops.
 """
 
 from oneclass.models.paired_symbols.model import PairedSymbols

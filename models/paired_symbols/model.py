@@ -12,14 +12,16 @@ log-likelihood is
 
 where s and t are the shares of each user and item in the censored pairs. Pairs without an edge share xi_ij = xi*, so
 that every update is a sum over edges plus a background cache. The short paper leaves out the updates of the biases, s,
-t, xi* and the Dirichlet posteriors; they are in `models.paired_symbols.symbols`. The precisions tau are 1 by default,
+t, xi* and the Dirichlet posteriors; they are in `models.paired_symbols.posterior`. The precisions tau are 1 by default,
 as in the paper, and are not learned: maximising the bound over them shrinks the preferences to nothing. The weights of
 eq. 10 have a misprint: u_i should be u_i', over which the sum in their denominator runs.
 """
 
 import time
+from typing import ClassVar
 
 import numpy as np
+from pydantic import Field
 from scipy.sparse import csc_matrix, csr_matrix
 
 from oneclass.models.fit_options import DEFAULT_OPTIONS, Epoch, FitOptions, Start, copy_rows, has_converged
@@ -28,9 +30,9 @@ from oneclass.models.memory_estimates import FitCost, LogSize
 from oneclass.models.negatives.distributions import CensoredPairs
 from oneclass.models.negatives.like_probability import GaussianFactors
 from oneclass.models.numerics.random_numbers import normals, purpose
-from oneclass.models.paired_symbols.posterior import PairedSymbolsPosterior
-from oneclass.models.paired_symbols.settings import PairedSymbolsSettings
-from oneclass.models.paired_symbols.symbols import Symbols, blank_rows
+from oneclass.models.paired_symbols.kernels import MAX_FACTORS
+from oneclass.models.paired_symbols.posterior import PairedSymbolsPosterior, Symbols, blank_rows
+from oneclass.models.settings import ModelSettings, NumericRange, SearchSpace
 
 START = purpose("paired_symbols start")
 START_SCALE, START_VARIANCE = 0.1, 0.1
@@ -38,6 +40,41 @@ TOLERANCE = 1e-5  # a fit ends where a pass has moved the bound by less than thi
 ALPHA = 1.0  # Dirichlet prior of the selection probabilities pi and psi
 TAU_B = 1.0  # prior precision of all biases
 MAX_FOLD_IN_PASSES, FOLD_IN_TOLERANCE = 100, 1e-4
+
+
+class PairedSymbolsSettings(ModelSettings):
+    """Settings of `PairedSymbols`; the paper's where it states one."""
+
+    search_space: ClassVar[SearchSpace] = {
+        "factors": NumericRange(10, 100, log=True, manual_only=True),
+        "r": NumericRange(0.5, 16.0, log=True, manual_only=True),
+        "iterations": NumericRange(10, 40, manual_only=True),
+        "tau_u": NumericRange(0.3, 10.0, log=True),
+        "tau_v": NumericRange(0.3, 10.0, log=True),
+        "popularity_weight": NumericRange(0.0, 1.0),
+    }
+    initial_trials: ClassVar = ({"factors": 64, "r": 4.0, "like_r": 1.0, "tau_u": 0.6, "tau_v": 0.8},)
+
+    factors: int = Field(20, ge=1, le=MAX_FACTORS, description="K, the length of u_i and v_j.")
+    r: float = Field(1.0, gt=0, allow_inf_nan=False, description="Censored pairs for each pair seen, D' = r D.")
+    like_r: float | None = Field(
+        None,
+        gt=0,
+        allow_inf_nan=False,
+        description="Censored pairs for each pair seen that `like` is stated against, whatever number the fit has: by "
+        "Bayes' rule log(r / like_r) is added to a_ij. By default r, as in the paper.",
+    )
+    iterations: int = Field(20, ge=1, description="Largest number of passes over all block updates.")
+    learn_selection: bool = Field(
+        False,
+        description="Update s and t too; otherwise they stay at the shares of events, c_i/D and c_j/D. Learning "
+        "them raises the bound, but `like` ranks worse with every pass.",
+    )
+    tau_u: float = Field(1.0, gt=0, allow_inf_nan=False, description="Prior precision of the users' factors.")
+    tau_v: float = Field(1.0, gt=0, allow_inf_nan=False, description="Prior precision of the items' factors.")
+    popularity_weight: float = Field(
+        0.5, ge=0, allow_inf_nan=False, description="a in `popularity_x_odds`, x + a log E[psi]."
+    )
 
 
 class PairedSymbols(LikeModel[PairedSymbolsSettings]):
@@ -50,7 +87,7 @@ class PairedSymbols(LikeModel[PairedSymbolsSettings]):
 
     Attributes:
         user_rows, item_rows: float32 (users, 2 W) and (items, 2 W): means and variances of (u_i, b_i) and
-            (v_j, b_j), and the shares s_i and t_j, in the layout of `models.paired_symbols.edges`.
+            (v_j, b_j), and the shares s_i and t_j, in the layout of `models.paired_symbols.kernels`.
         item_popularity: float64 (items,), E[psi_j].
         xi_star: float64 (1,), the bound's parameter for pairs without an edge.
 

@@ -1,11 +1,164 @@
-"""The posterior of paired symbols: its block updates in their order, and its bound."""
+"""The posterior of paired symbols: that of either kind, users or items, its block updates, and its bound."""
 
 from typing import Self
 
 import numpy as np
+from scipy.sparse import csc_matrix, csr_matrix
+from scipy.special import digamma, gammaln, log_expit, xlogy
 
 from oneclass.models.numerics.logistic_bound import lambda_of_xi
-from oneclass.models.paired_symbols.symbols import Symbols, bound_constant
+from oneclass.models.numerics.matmul import as_read_only
+from oneclass.models.numerics.partition import partition_rows
+from oneclass.models.numerics.simd import aligned_zeros, pad_width
+from oneclass.models.numerics.validation import row_sums
+from oneclass.models.paired_symbols import kernels
+from oneclass.models.paired_symbols.kernels import COLUMN_UNIT
+
+
+def blank_rows(vertices: int, factors: int, variance: float) -> np.ndarray:
+    """Rows of zero means in the layout of `models.paired_symbols.kernels`, aligned to cache lines of 64 bytes."""
+    n = factors + 2
+    width = pad_width(n, COLUMN_UNIT)
+    rows = aligned_zeros(vertices * 2 * width).reshape(vertices, 2 * width)
+    rows[:, n - 1] = 1
+    rows[:, width : width + n - 1] = variance
+    return rows
+
+
+class Symbols:
+    """The users, or the items, as the symbols that make pairs: their edges, and their part of the posterior.
+
+    Attributes:
+        rows: float32 (vertices, 2 W), Gaussian factors and shares, laid out as `models.paired_symbols.kernels` says.
+        edges: the edges of each vertex, read-only.
+        degrees: float64 (vertices,), c_i (or c_j), the number of events of each vertex.
+        shares: float64 (vertices,), s (or t), as `rows` have them in float32.
+        concentration: float64 (vertices,), the parameters of the Dirichlet posterior of pi (or psi).
+        weight: the sum of the concentrations, of all symbols of the kind.
+    """
+
+    def __init__(
+        self,
+        graph: csr_matrix | csc_matrix,
+        rows: np.ndarray,
+        factors: int,
+        precisions: tuple[float, float],
+    ) -> None:
+        """Args:
+        graph: c_ij, as CSR for the users and as CSC for the items.
+        precisions: tau_u (or tau_v), and tau_b.
+        """
+        self.rows, self.precisions = rows, precisions
+        self.lanes = (0,) * (factors + 2)
+        indptr, counts = as_read_only(graph.indptr, np.int64), as_read_only(graph.data, np.float32)
+        # The cuts of a single user, who is folded in, would take as long as the update.
+        bounds = (
+            np.arange(2) if len(indptr) == 2 else partition_rows(indptr, kernels.SHARDS, kernels.SOLVE_COST_IN_EDGES)
+        )
+        self.edges = kernels.Edges(indptr, as_read_only(graph.indices, np.int32), counts, bounds)
+        self.degrees = row_sums(indptr, counts)
+        self._sums: tuple[np.ndarray, np.ndarray] | None = None
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def set_shares(self, shares: np.ndarray) -> None:
+        """Set s (or t); they sum to one."""
+        lane = self.rows.shape[1] // 2 + len(self.lanes) - 1
+        self.rows[:, lane] = shares
+        self.shares = self.rows[:, lane].astype(np.float64)
+        self._sums = None
+
+    def update(
+        self, other: "Symbols", pseudo: np.ndarray, xi_star: float, passes: int = 1, tolerance: float = 0.0
+    ) -> None:
+        """Update the block (u_i, b_i) of each vertex up to `passes` times, until means move by at most `tolerance`.
+
+        Args:
+            pseudo: D' s_i.
+        """
+        censored = kernels.Censored(pseudo, lambda_of_xi(xi_star), other.padded_background)
+        limits = passes, tolerance
+        kernels.update_rows(self.lanes, self.edges, self.rows, other.rows, censored, self.precisions, limits)
+        self._sums = None
+
+    @property
+    def background(self) -> np.ndarray:
+        """The background cache, float64 (n, n): sum_j t_j E[y y'], y = (v, b, 1)."""
+        return self._cached_sums()[0][:, : len(self.lanes)]
+
+    @property
+    def padded_background(self) -> np.ndarray:
+        """The background cache with its rows padded to W, float64 (n W,)."""
+        return self._cached_sums()[0].reshape(-1)
+
+    def averages(self, other: "Symbols") -> np.ndarray:
+        """Return E_t[a] and E_t[a^2] of each vertex, float64 (vertices, 2)."""
+        moments = np.empty((len(self.rows), 2))
+        kernels.average_background(self.lanes, self.rows, other.padded_background, moments)
+        return moments
+
+    def edge_sums(self, other: "Symbols") -> np.ndarray:
+        """Sums over each vertex's edges, float64 (vertices, 4); see `kernels.edge_sums`."""
+        out = np.empty((len(self.rows), 4))
+        kernels.sum_edges(self.lanes, self.edges, self.rows, other.rows, out)
+        return out
+
+    def update_concentration(self, alpha: float, censored: float) -> None:
+        """q(pi) = Dirichlet(alpha + c_i + D' s_i), and q(psi) likewise; `censored` is D'."""
+        self.concentration = alpha + self.degrees + censored * self.shares
+        self.weight = self.concentration.sum()
+
+    def log_shares(self, other: "Symbols", sums: np.ndarray, xi_star: float) -> np.ndarray:
+        """log s (or t) but for a constant: E log pi_i + f_i, where f_i is the term of a censored pair of i in the
+        bound.
+
+        Args:
+            sums: `sum_edges(other)`.
+        """
+        moments = self.averages(other)
+        _, heights, mass, squares = sums.T
+        gains = bound_constant(xi_star) * (other.background[-1, -1] - mass) + heights - 0.5 * moments[:, 0]
+        gains -= lambda_of_xi(xi_star) * (moments[:, 1] - squares)
+        return self.expected_log() + gains
+
+    def log_prior_ratio(self) -> float:
+        """E[log p - log q] of all Gaussian factors and biases."""
+        log_variance, square, log_bias_variance, bias_square = self._cached_sums()[1]
+        total, vertices = 0.0, len(self.rows)
+        for tau, log, moment, size in (
+            (self.precisions[0], log_variance, square, len(self.lanes) - 2),
+            (self.precisions[1], log_bias_variance, bias_square, 1),
+        ):
+            total += 0.5 * (log - tau * moment + vertices * size * (1 + np.log(tau)))
+        return total
+
+    def expected_log(self) -> np.ndarray:
+        """E log pi_i (E log psi_j)."""
+        return digamma(self.concentration) - digamma(self.weight)
+
+    def selection_bound(self, alpha: float, censored: float) -> float:
+        """E log p(y, pi) - E log q(y, pi), the bound's terms in pi and s (psi and t)."""
+        posterior, events = self.concentration, self.degrees + censored * self.shares
+        logs = xlogy(self.shares, self.shares).sum()  # of q of a censored pair, which is s_i t_j
+        entropy = ((events + alpha - posterior) * self.expected_log()).sum() - censored * logs
+        prior = gammaln(len(self) * alpha) - len(self) * gammaln(alpha)
+        return float(entropy + prior - gammaln(self.weight) + gammaln(posterior).sum())
+
+    def _cached_sums(self) -> tuple[np.ndarray, np.ndarray]:
+        if self._sums is None:
+            n = len(self.lanes)
+            backgrounds, priors = np.zeros((kernels.SHARDS, n, n)), np.zeros((kernels.SHARDS, 4))
+            kernels.sum_backgrounds(self.lanes, self.rows, backgrounds, priors)
+            upper, padded = backgrounds.sum(axis=0), np.zeros((n, int(pad_width(n, COLUMN_UNIT))))
+            padded[:, :n] = upper + np.triu(upper, 1).T
+            self._sums = padded, priors.sum(axis=0)
+        return self._sums
+
+
+def bound_constant(xi: float) -> float:
+    """log sigma(xi) - xi / 2 + lambda(xi) xi^2: the constant term of the bound for a pair."""
+    return log_expit(xi) - xi / 2 + lambda_of_xi(xi) * xi**2
 
 
 class PairedSymbolsPosterior:
@@ -29,7 +182,7 @@ class PairedSymbolsPosterior:
         for side in (users, items):
             side.set_shares(side.degrees / side.degrees.sum())
         for side in (users, items):
-            posterior.update_concentration(side)
+            side.update_concentration(alpha, posterior.censored)
         return posterior
 
     def iterate(self, *, learn_selection: bool) -> float:
@@ -38,7 +191,7 @@ class PairedSymbolsPosterior:
             self.update_factors(own, other)
             if learn_selection:
                 self.update_shares(own, other)
-                self.update_concentration(own)
+                own.update_concentration(self.alpha, self.censored)
         sums = self.users.edge_sums(self.items)
         self.update_xi(sums)
         return self.bound(sums)
@@ -52,10 +205,6 @@ class PairedSymbolsPosterior:
         logs = own.log_shares(other, own.edge_sums(other), self.xi_star)
         shares = np.exp(logs - logs.max())
         own.set_shares(shares / shares.sum())
-
-    def update_concentration(self, own: Symbols) -> None:
-        """q(pi), or q(psi)."""
-        own.update_concentration(self.alpha, self.censored)
 
     def update_xi(self, sums: np.ndarray | None = None) -> None:
         """Set xi*^2 to the mean of E a^2 over pairs without an edge, weighted by s_i t_j; if there are none, keep it.

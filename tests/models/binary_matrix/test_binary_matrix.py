@@ -5,13 +5,19 @@ import pytest
 from scipy.sparse import csr_matrix
 
 from oneclass.models.binary_matrix.fold_in import ITEMS_PER_STRIP, fold_in, transpose_table
-from oneclass.models.binary_matrix.inference import POWER, T0, BinaryMatrixPosterior, Inference
-from oneclass.models.binary_matrix.kernels import half_row_width
+from oneclass.models.binary_matrix.inference import (
+    POWER,
+    T0,
+    Z_VARIANCE,
+    BinaryMatrixPosterior,
+    BinaryMatrixSettings,
+    Inference,
+)
+from oneclass.models.binary_matrix.kernels import LANES
 from oneclass.models.binary_matrix.model import BinaryMatrix
-from oneclass.models.binary_matrix.null_solution import Z_VARIANCE
 from oneclass.models.binary_matrix.sampling import STRATEGIES, EntrySampler
-from oneclass.models.binary_matrix.settings import BinaryMatrixSettings
 from oneclass.models.numerics.partition import partition_evenly
+from oneclass.models.numerics.simd import pad_width
 
 SETTINGS = BinaryMatrixSettings(factors=3, user_variance=0.7, item_variance=0.4, passes=30)
 
@@ -269,7 +275,7 @@ ITEMS, FACTORS = ITEMS_PER_STRIP + 200, 5  # two runs of items, and factors that
 def draw_problem(scale, users=6, seed=3):
     """A table of items, and dense histories of some users, the first one's empty."""
     generator = np.random.default_rng(seed)
-    width = half_row_width(FACTORS)
+    width = pad_width(FACTORS, LANES)
     items = np.zeros((ITEMS, 2 * width), dtype=np.float32)
     items[:, :FACTORS] = generator.normal(0, scale, (ITEMS, FACTORS))
     items[:, width : width + FACTORS] = generator.uniform(0.01, 0.2, (ITEMS, FACTORS))
@@ -280,7 +286,7 @@ def draw_problem(scale, users=6, seed=3):
 
 def fold_in_naively(items, likes, z, variance, steps=100, tolerance=1e-6):
     """(E u, var u), both (users, K)."""
-    width = half_row_width(FACTORS)
+    width = pad_width(FACTORS, LANES)
     users = np.empty((len(likes), 2 * width), dtype=np.float32)
     indptr = np.concatenate([[0], np.cumsum(likes.sum(axis=1))])
     indices = np.nonzero(likes)[1].astype(np.int32)
@@ -292,7 +298,7 @@ def fold_in_naively(items, likes, z, variance, steps=100, tolerance=1e-6):
 
 def by_turns(items, likes, z, variance, updates):
     """Jaakkola's updates of one user: xi, then the best q(u) for it, float64."""
-    width = half_row_width(FACTORS)
+    width = pad_width(FACTORS, LANES)
     v, spread = items[:, :FACTORS].astype(np.float64), items[:, width : width + FACTORS].astype(np.float64)
     mean, own = np.zeros(FACTORS), np.full(FACTORS, variance)
     for _ in range(updates):

@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from oneclass.models.binary_matrix.inference import BinaryMatrixPosterior, Inference
+from oneclass.models.binary_matrix.inference import Z_VARIANCE, BinaryMatrixPosterior, BinaryMatrixSettings, Inference
 from oneclass.models.binary_matrix.model import BinaryMatrix
-from oneclass.models.binary_matrix.null_solution import Z_VARIANCE, NullSolution
+from oneclass.models.binary_matrix.null_solution import NullSolution
 from oneclass.models.binary_matrix.sampling import EntrySampler
-from oneclass.models.binary_matrix.settings import BinaryMatrixSettings
 from oneclass.models.fit_options import FitOptions, Start
 from oneclass.models.popularity import Popularity
 from tests.models.binary_matrix.test_binary_matrix import Dense, draw_matrix
@@ -35,7 +34,7 @@ def test_the_null_solution_is_stationary(x):
     """Every user's and item's best q, and z's, by the dense equations, is the one that it has."""
     (L, M), q = x.shape, BinaryMatrixPosterior.start(x, SETTINGS, 0)
     null = NullSolution.of(x.shape, x.nnz, SETTINGS)
-    q.set_null(null, SETTINGS.factors)
+    null.write_to(q, SETTINGS.factors)
     assert q.is_null and q.users.shape == (L, 2 * 8) and not q.users[:, 8 + 3 :].any()
     dense = Dense(q, SETTINGS)
     for side, (n, others) in ((dense, (L, M)), (dense.transposed(), (M, L))):

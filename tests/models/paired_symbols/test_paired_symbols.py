@@ -12,18 +12,17 @@ from scipy.special import digamma, expit, gammaln, log_expit, xlogy
 
 from oneclass.models.negatives.like_probability import item_columns, logit_moments
 from oneclass.models.numerics.simd import aligned_zeros, pad_width
-from oneclass.models.paired_symbols.edges import (
+from oneclass.models.paired_symbols.kernels import (
     COLUMN_UNIT,
     EDGES_PER_BATCH,
+    MAX_FACTORS,
     WeightedEdges,
     add_outer,
     fill_moments,
     fill_row_factors,
 )
-from oneclass.models.paired_symbols.kernels import MAX_FACTORS
 from oneclass.models.paired_symbols.model import PairedSymbols, PairedSymbolsSettings
-from oneclass.models.paired_symbols.posterior import PairedSymbolsPosterior
-from oneclass.models.paired_symbols.symbols import Symbols
+from oneclass.models.paired_symbols.posterior import PairedSymbolsPosterior, Symbols
 
 BLOCKS = ("users", "s", "pi", "items", "t", "psi", "xi")
 
@@ -153,8 +152,8 @@ def apply_step(posterior: PairedSymbolsPosterior, block: str) -> None:
         "items": lambda: posterior.update_factors(items, users),
         "s": lambda: posterior.update_shares(users, items),
         "t": lambda: posterior.update_shares(items, users),
-        "pi": lambda: posterior.update_concentration(users),
-        "psi": lambda: posterior.update_concentration(items),
+        "pi": lambda: users.update_concentration(posterior.alpha, posterior.censored),
+        "psi": lambda: items.update_concentration(posterior.alpha, posterior.censored),
         "xi": posterior.update_xi,
     }[block]()
 
