@@ -62,10 +62,10 @@ def main() -> None:
     logging.disable(logging.WARNING)
     likes, table = load_films(Path(options.films)) if options.films else draw_shop(1)
     data = oneclass.Interactions.from_matrix(likes, items=table)
-    models, seeds = [kind() for kind in MODELS], list(range(1, options.seeds + 1))
-    found = oneclass.evaluate(models, data, protocol="cold_items", metrics=METRICS, seed=seeds)
-    error = (pl.col("standard_error").pow(2).sum().sqrt() / len(seeds)).alias("error")
-    means = found.metrics.group_by("model", "score", "metric", maintain_order=True).agg(pl.col("value").mean(), error)
+    models, given = [kind() for kind in MODELS], {"protocol": "cold_items", "metrics": METRICS}
+    found = [oneclass.evaluate(models, data, seed=seed, **given).metrics for seed in range(1, options.seeds + 1)]
+    error = (pl.col("standard_error").pow(2).sum().sqrt() / options.seeds).alias("error")
+    means = pl.concat(found).group_by("model", "score", "metric", maintain_order=True).agg(pl.mean("value"), error)
     print(f"{likes.shape[0]:,} users, {likes.shape[1]:,} items, {likes.nnz:,} likes, {options.seeds} draws\n")
     print_head(["model", "score", "new items", "known items"])
     for (model, score), rows in means.group_by("model", "score", maintain_order=True):

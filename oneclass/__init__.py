@@ -20,76 +20,45 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from oneclass.evaluation import Evaluation, Tuning, evaluate, tune
-    from oneclass.interactions import Interactions
-    from oneclass.models.autoencoders.networks import CDAE, MultDAE, MultVAE
-    from oneclass.models.base import Model
-    from oneclass.models.binary_matrix.model import BinaryMatrix
-    from oneclass.models.blend.model import Blend
-    from oneclass.models.bpr.model import BPRPopularity, BPRUniform
-    from oneclass.models.evaluation.off_policy import OffPolicyEstimate, OverlapTooSmallError, off_policy
-    from oneclass.models.graph_filter.model import GraphFilter
-    from oneclass.models.hpf.model import HPF
-    from oneclass.models.item_knn import ItemKNN, RP3beta
-    from oneclass.models.mrf.dense import EASE, MRFDense
-    from oneclass.models.mrf.sparse import MRFSparse
-    from oneclass.models.own_model import OwnModel
-    from oneclass.models.paired_symbols.model import PairedSymbols
-    from oneclass.models.popularity import Popularity
-    from oneclass.models.random_graph.model import RandomGraph
-    from oneclass.models.repeat.mixture import RepeatMixture
-    from oneclass.models.repeat.model import Repeat
-    from oneclass.models.sansa.model import SANSA
-    from oneclass.models.settings import NotFittedError
-    from oneclass.models.slim.model import SLIM
-    from oneclass.models.wmf.model import WMF
-    from oneclass.splits import Split, split_last, split_share, split_times
-    from oneclass.tasks.metric_registry import UserRanks
-    from oneclass.tasks.recommend import Recommender, load
+    from oneclass.evaluation import Evaluation as Evaluation
+    from oneclass.evaluation import Tuning as Tuning
+    from oneclass.evaluation import evaluate as evaluate
+    from oneclass.evaluation import tune as tune
+    from oneclass.interactions import Interactions as Interactions
+    from oneclass.models.autoencoders.networks import CDAE as CDAE
+    from oneclass.models.autoencoders.networks import MultDAE as MultDAE
+    from oneclass.models.autoencoders.networks import MultVAE as MultVAE
+    from oneclass.models.base import Model as Model
+    from oneclass.models.binary_matrix.model import BinaryMatrix as BinaryMatrix
+    from oneclass.models.blend.model import Blend as Blend
+    from oneclass.models.bpr.model import BPRPopularity as BPRPopularity
+    from oneclass.models.bpr.model import BPRUniform as BPRUniform
+    from oneclass.models.evaluation.off_policy import OffPolicyEstimate as OffPolicyEstimate
+    from oneclass.models.evaluation.off_policy import OverlapTooSmallError as OverlapTooSmallError
+    from oneclass.models.evaluation.off_policy import off_policy as off_policy
+    from oneclass.models.graph_filter.model import GraphFilter as GraphFilter
+    from oneclass.models.hpf.model import HPF as HPF
+    from oneclass.models.item_knn import ItemKNN as ItemKNN
+    from oneclass.models.item_knn import RP3beta as RP3beta
+    from oneclass.models.mrf.dense import EASE as EASE
+    from oneclass.models.mrf.dense import MRFDense as MRFDense
+    from oneclass.models.mrf.sparse import MRFSparse as MRFSparse
+    from oneclass.models.own_model import OwnModel as OwnModel
+    from oneclass.models.paired_symbols.model import PairedSymbols as PairedSymbols
+    from oneclass.models.popularity import Popularity as Popularity
+    from oneclass.models.random_graph.model import RandomGraph as RandomGraph
+    from oneclass.models.repeat.mixture import RepeatMixture as RepeatMixture
+    from oneclass.models.repeat.model import Repeat as Repeat
+    from oneclass.models.sansa.model import SANSA as SANSA
+    from oneclass.models.settings import NotFittedError as NotFittedError
+    from oneclass.models.slim.model import SLIM as SLIM
+    from oneclass.models.wmf.model import WMF as WMF
+    from oneclass.splits import Split as Split
+    from oneclass.tasks.metric_registry import UserRanks as UserRanks
+    from oneclass.tasks.recommend import Recommender as Recommender
+    from oneclass.tasks.recommend import load as load
 
 __version__ = version("oneclass")
-__all__ = [
-    "CDAE",
-    "EASE",
-    "HPF",
-    "SANSA",
-    "SLIM",
-    "WMF",
-    "BPRPopularity",
-    "BPRUniform",
-    "BinaryMatrix",
-    "Blend",
-    "Evaluation",
-    "GraphFilter",
-    "Interactions",
-    "ItemKNN",
-    "MRFDense",
-    "MRFSparse",
-    "Model",
-    "MultDAE",
-    "MultVAE",
-    "NotFittedError",
-    "OffPolicyEstimate",
-    "OverlapTooSmallError",
-    "OwnModel",
-    "PairedSymbols",
-    "Popularity",
-    "RP3beta",
-    "RandomGraph",
-    "Recommender",
-    "Repeat",
-    "RepeatMixture",
-    "Split",
-    "Tuning",
-    "UserRanks",
-    "evaluate",
-    "load",
-    "off_policy",
-    "split_last",
-    "split_share",
-    "split_times",
-    "tune",
-]
 
 
 @cache
@@ -101,7 +70,7 @@ def _find_modules() -> dict[str, str]:
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
+    if name not in _find_modules():
         raise AttributeError(f"module 'oneclass' has no attribute {name!r}")
     if (module := _find_modules()[name]).startswith("oneclass.models."):
         import_module("oneclass.interactions")  # by which models read tables of ids
@@ -109,4 +78,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return [*__all__, "__version__"]
+    return [*_find_modules(), "__version__"]

@@ -14,13 +14,7 @@ import polars as pl
 from oneclass import sql
 from oneclass.interactions import Interactions, encode_attributes
 from oneclass.models.base import Model
-from oneclass.models.evaluation.definitions import (
-    LIST_METRICS,
-    METRICS_AT_K,
-    NEW_ITEM_METRICS,
-    SEEN_ITEM_METRICS,
-    USER_METRICS,
-)
+from oneclass.models.evaluation import definitions
 from oneclass.models.evaluation.metrics import find_metric
 from oneclass.models.fit_options import FitOptions
 from oneclass.models.memory_estimates import LogSize
@@ -50,22 +44,19 @@ from oneclass.tasks.tuning.trial import fit_trial
 from oneclass.tasks.tuning.validation import select_validation
 
 SMALLEST_WEIGHT = 1e-9  # a pair with a smaller sum of weights is no like
-DEFAULT_PROTOCOL = "strong_generalization"
 logger = logging.getLogger(__name__)
 log_of_stages = logging.getLogger("oneclass")
 Metrics = Mapping[str, str | OwnMetric]  # by the names of their rows
-SCHEMAS = {
-    "metrics": {
-        **dict.fromkeys(["split", "model", "score", "metric"], pl.String),
-        **dict.fromkeys(["value", "standard_error"], pl.Float64),
-        "users": pl.Int64,
-    },
-    "comparisons": {
-        **dict.fromkeys(["split", "metric", "model", "score", "other_model", "other_score"], pl.String),
-        **dict.fromkeys(["difference", "standard_error", "p_value"], pl.Float64),
-        "users": pl.Int64,
-        "adjusted_p_value": pl.Float64,
-    },
+FIGURES = {
+    **dict.fromkeys(["split", "model", "score", "metric"], pl.String),
+    **dict.fromkeys(["value", "standard_error"], pl.Float64),
+    "users": pl.Int64,
+}
+COMPARISONS = {
+    **dict.fromkeys(["split", "metric", "model", "score", "other_model", "other_score"], pl.String),
+    **dict.fromkeys(["difference", "standard_error", "p_value"], pl.Float64),
+    "users": pl.Int64,
+    "adjusted_p_value": pl.Float64,
 }
 
 
@@ -90,20 +81,6 @@ class Evaluation:
         wide = self.metrics.pivot("metric", index=["model", "score"], values="value", aggregate_function="mean")
         return wide.sort(wide.columns[2], descending=True)
 
-    def over_splits(self) -> pl.DataFrame:
-        """Return the mean and standard deviation of each value over the splits, with the least, the most, and `splits`.
-
-        Splits share training edges and users, so the deviation over the root of their number is no standard error.
-        """
-        value = pl.col("value")
-        return self.metrics.group_by("model", "score", "metric", maintain_order=True).agg(
-            value.mean(),
-            value.std().alias("standard_deviation"),
-            value.min().alias("least"),
-            value.max().alias("most"),
-            pl.len().cast(pl.Int64).alias("splits"),
-        )
-
 
 def evaluate(
     models: Mapping[str, Model] | Sequence[Model] | Model,
@@ -112,7 +89,7 @@ def evaluate(
     protocol: str | None = None,
     metrics: Sequence[str | OwnMetric] | str | OwnMetric | None = None,
     folds: int | None = None,
-    seed: int | Sequence[int] = 0,
+    seed: int = 0,
     threads: int | None = None,
     progress: bool = False,
 ) -> Evaluation:
@@ -120,8 +97,7 @@ def evaluate(
 
     Args:
         models: estimators, which are not changed; a mapping names them, so that one may come with several settings.
-        interactions: `oneclass.Interactions`, or what it reads; or a `Split` or list of them, of `split_last`,
-            `split_share` and `split_times` or your own.
+        interactions: `oneclass.Interactions`, or what it reads; or a `Split` of your own or a list of them.
         protocol: `strong_generalization`, the default, `leave_one_out`, `next_events` or `cold_items`; none of a
             `Split`, whose test pairs are ranked among all items outside the user's training pairs.
         metrics: the metrics to return, in this order, by default those of a run's tables. Names with any k, such as
@@ -129,7 +105,7 @@ def evaluate(
             `UserRanks` of one user and returns a number, or NaN to leave the user out; its rows have its name.
         folds: of strong_generalization: each user is a test user of the models fitted on the other folds; 1 for one
             split. By default 5 if fewer than 100 validation users have a like to be found, as in a run.
-        seed: of the split, or several, each of which makes a split; each model draws by its own.
+        seed: of the split; each model draws by its own.
         threads: cores to use, all by default. The numbers do not depend on it.
         progress: draw a bar of each fit, in a terminal or a notebook.
 
@@ -139,8 +115,7 @@ def evaluate(
     """
     named, draws = _name_models(models), _list_draws(interactions, protocol, seed)
     chosen, threads = _name_metrics(metrics or (), draws[0].protocol), threads or Limits().threads
-    tables: dict[str, list[tuple[Any, ...]]] = {kind: [] for kind in SCHEMAS}
-    failed: dict[str, str] = {}
+    figures, comparisons, failed = [], [], dict[str, str]()
     for draw in draws:
         splits, ids = _split(draw.tables, named.values(), draw.protocol, draw.seed, folds, threads)
         names = [*list_splits(draw.protocol, splits), *find_validation_splits(draw.protocol, splits)]
@@ -148,13 +123,12 @@ def evaluate(
         fits = [_fit(split, named, errors, threads, progress=progress) for split in judged]
         with kernel_threads(threads):
             ranked = _rank(judged, fits, ids, chosen, errors)
-        for kind, rows in zip(SCHEMAS, _list_rows(ranked, chosen), strict=True):
-            tables[kind] += [(draw.name, *row) for row in rows]
+        figures += [(draw.name, *row) for row in _list_figures(ranked, chosen)]
+        comparisons += [(draw.name, *row) for row in compare_lists(ranked) if not chosen or row[0] in chosen]
         failed |= {model if len(draws) == 1 else f"{model}, {draw.name}": error for model, error in errors.items()}
-    frames = {kind: pl.DataFrame(rows, SCHEMAS[kind], orient="row") for kind, rows in tables.items()}
-    if len(draws) == 1:
-        frames = {kind: frame.drop("split") for kind, frame in frames.items()}
-    return Evaluation(**frames, failed=failed)
+    tables = [pl.DataFrame(figures, FIGURES, orient="row"), pl.DataFrame(comparisons, COMPARISONS, orient="row")]
+    of_metrics, of_pairs = (table.drop("split") if len(draws) == 1 else table for table in tables)
+    return Evaluation(of_metrics, of_pairs, failed)
 
 
 def _split(
@@ -283,12 +257,12 @@ def _rank(
         splits: those with a test part first.
         failed: gets the error of each model whose scores cannot be ranked.
     """
-    by_rank = [name for name in chosen if name not in USER_METRICS and find_metric(name)]
+    by_rank = [name for name in chosen if name not in definitions.USER_METRICS and find_metric(name)]
     own = {name: metric for name, metric in chosen.items() if callable(metric)}
 
     def submit(name: str) -> list[PendingEvaluation]:
-        pending = [evaluate_in_process(of[name], split, by_rank) for of, split in zip(fits, splits, strict=True)]
-        return [of._replace(results=add_own_metrics(of, own, ids)) for of in pending] if own else pending
+        pending = (evaluate_in_process(of[name], split, by_rank) for of, split in zip(fits, splits, strict=True))
+        return [of._replace(results=add_own_metrics(of, own, ids)) for of in pending]
 
     with _quiet_stages():
         found = stage.evaluate_lists(splits, [name for name in fits[-1] if name not in failed], submit)
@@ -296,18 +270,15 @@ def _rank(
     return found.ranked
 
 
-def _list_rows(ranked: list[RankedList], chosen: Metrics) -> Iterator[list[tuple[Any, ...]]]:
-    """Yield the rows of each of SCHEMAS without the split, with the chosen metrics in their order, or all."""
-    rows, known = [], {name for one in ranked for name in one.means | one.beyond_accuracy}
-    computed = {name for name, of in chosen.items() if callable(of) or find_metric(of)}
-    if missing := chosen.keys() - known - computed:
-        listed = f"{', '.join(sorted(missing))}: not of this protocol, whose tables have {', '.join(sorted(known))}"
+def _list_figures(ranked: list[RankedList], chosen: Metrics) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows of FIGURES without the split, with the chosen metrics in their order, or all."""
+    known = {name for one in ranked for name in one.means | one.beyond_accuracy}
+    if missing := [name for name, of in chosen.items() if not (name in known or callable(of) or find_metric(of))]:
+        listed = f"{', '.join(missing)}: not of this protocol, whose tables have {', '.join(sorted(known))}"
         raise ValueError(f"metrics {listed}")
     for one in ranked:
         means = one.means | one.beyond_accuracy
-        rows += [(one.model, one.score, name, *astuple(means[name])) for name in chosen or means if name in means]
-    yield rows
-    yield [row for row in compare_lists(ranked) if not chosen or row[0] in chosen]
+        yield from ((one.model, one.score, name, *astuple(means[name])) for name in chosen or means if name in means)
 
 
 @dataclass(frozen=True)
@@ -380,8 +351,8 @@ def _name_metrics(metrics: Sequence[str | OwnMetric] | str | OwnMetric, protocol
     Raises:
         ValueError: a name is unknown, and the error lists what there is; a function has a name that is taken.
     """
-    of_tables = {**USER_METRICS, **SEEN_ITEM_METRICS, **NEW_ITEM_METRICS, **LIST_METRICS}
-    of_tables |= {f"validation_{PROTOCOLS[protocol].tuned_by}": None}
+    of_tables = [*definitions.USER_METRICS, *definitions.SEEN_ITEM_METRICS, *definitions.NEW_ITEM_METRICS]
+    of_tables += [*definitions.LIST_METRICS, f"validation_{PROTOCOLS[protocol].tuned_by}"]
     named: dict[str, str | OwnMetric] = {}
     for metric in [metrics] if isinstance(metrics, str) or callable(metrics) else metrics:
         name = getattr(metric, "__name__", str(metric))
@@ -389,10 +360,8 @@ def _name_metrics(metrics: Sequence[str | OwnMetric] | str | OwnMetric, protocol
         if callable(metric) and (is_known or name in named):
             raise ValueError(f"metrics: {name} is the name of another metric; rename the function")
         if not (callable(metric) or is_known):
-            raise ValueError(
-                f"metrics {name}: unknown. There are {', '.join(METRICS_AT_K)} with any whole number k from 1, map, "
-                f"mrr and ndcg without it, {', '.join(of_tables)}, and functions of your own"
-            )
+            at_k = f"{', '.join(definitions.METRICS_AT_K)} with any whole number k, map, mrr and ndcg without it"
+            raise ValueError(f"metrics {name}: unknown. There are {at_k}, {', '.join(of_tables)}, and functions")
         named[name] = metric
     return named
 
@@ -418,16 +387,12 @@ class _Draw(NamedTuple):
     seed: int
 
 
-def _list_draws(interactions: Any, protocol: str | None, seed: int | Sequence[int] = 0) -> list[_Draw]:
+def _list_draws(interactions: Any, protocol: str | None, seed: int = 0) -> list[_Draw]:
     if splits := as_splits(interactions):
         if protocol is not None or seed != 0:
             raise ValueError("splits: their test pairs are given, so leave protocol and seed out")
         return [_Draw(one.name, (one.train, one.test), "given", 0) for one in splits]
-    protocol = protocol or DEFAULT_PROTOCOL
+    protocol = protocol or "strong_generalization"
     if protocol not in (known := [name for name in PROTOCOLS if name != "given"]):
         raise ValueError(f"protocol {protocol!r}: take one of {', '.join(known)}")
-    seeds = [seed] if isinstance(seed, int) else list(seed)
-    if not seeds or len(set(seeds)) < len(seeds):
-        raise ValueError(f"seed = {seed}: give a whole number, or several different ones")
-    table = read_interactions(interactions)
-    return [_Draw(f"seed {one}", [table], protocol, one) for one in seeds]
+    return [_Draw("", [read_interactions(interactions)], protocol, seed)]

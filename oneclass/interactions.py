@@ -1,12 +1,10 @@
 """Interactions: what users did with items by their ids, as the estimators and the evaluation take it."""
 
-import inspect
 from collections.abc import Iterable, Mapping
-from datetime import datetime
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import numpy as np
 import polars as pl
@@ -18,7 +16,7 @@ from oneclass.models.numerics.validation import refuse_id_pairs
 from oneclass.tables import read_events, read_frame, read_ids
 
 SHOWN_IDS = 5  # in an error or a warning
-USUAL_COLUMNS: dict[str, str | None] = dict.fromkeys(("user", "item", "weight", "time"))
+LEVEL_OF_CALLER = 6  # calls from a warning of `histories` to that of `Model.recommend` or `Model.like`
 
 
 class Interactions:
@@ -53,9 +51,9 @@ class Interactions:
         """Read interactions.
 
         Args:
-            data: a frame of Polars, pandas, Arrow or DuckDB, a mapping of columns, the path of a log or paths, which
-                are read as a run reads them, tuples `(user, item)`, `(user, item, weight)` or `(user, item, weight,
-                time)`, or a users x items matrix, sparse or dense, whose ids are the row and column numbers.
+            data: a frame of Polars, pandas, Arrow or DuckDB, a mapping of columns, tuples `(user, item)`, `(user, item,
+                weight)` or `(user, item, weight, time)`, or a users x items matrix, sparse or dense, whose ids are the
+                row and column numbers.
             user, item, weight, time: names of columns; by default the usual ones, of weights `weight` or `count`.
                 Without weights each row weighs 1. The weights of a pair add up. Times without a zone are in UTC, and
                 numbers are seconds since 1970.
@@ -66,7 +64,6 @@ class Interactions:
             TypeError: `data` is of another type.
             ValueError: a column is not found, an id is missing, a weight is not positive, or `data` is a matrix of
                 pairs of ids.
-            FileNotFoundError: a file does not exist.
         """
         if issparse(data) or isinstance(data, np.ndarray):
             self.events, self.user_ids, self.item_ids = _name_entries(data)
@@ -104,15 +101,10 @@ class Interactions:
         return found
 
     def __repr__(self) -> str:
-        users, items = self.shape
+        users, items = len(self.user_ids), len(self.item_ids)
         more = [f", {name}s" for name in ("weight", "time") if name in self.events.columns]
         more += [] if self.items is None else [", attributes of items"]
         return f"Interactions({users} users x {items} items, {len(self.events)} events{''.join(more)})"
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """The numbers of users and of items."""
-        return len(self.user_ids), len(self.item_ids)
 
     @cached_property
     def matrix(self) -> csr_matrix:
@@ -121,12 +113,6 @@ class Interactions:
         With times it has the order of each user's likes, by their first events, and the ages of the events.
         """
         return self._fold(self.events, self.user_ids)
-
-    def to_frame(self) -> pl.DataFrame:
-        """Return a row for each pair of a user and an item: `user_id`, `item_id` and `weight`."""
-        rows, columns = self.matrix.nonzero()
-        ids = self.user_ids.gather(rows).alias("user_id"), self.item_ids.gather(columns).alias("item_id")
-        return pl.DataFrame([*ids, pl.Series("weight", self.matrix.data)])
 
     @cached_property
     def item_features(self) -> csr_matrix | None:
@@ -167,7 +153,10 @@ class Interactions:
             raise ValueError(f"histories: {_compare_types(events['item_id'], self.item_ids)}")
         known = _locate(events["item_id"], self.item_ids).is_not_null()
         if not known.all():
-            _warn_unknown(events["item_id"].filter(~known).unique(maintain_order=True).to_list())
+            from oneclass.tasks.recommend.vocabulary import warn_unknown  # with unknown items only
+
+            unknown = events["item_id"].filter(~known).unique(maintain_order=True).to_list()
+            warn_unknown("histories", unknown, "the fit", LEVEL_OF_CALLER)
         return users, self._fold(events.filter(known), users)
 
     def save(self, folder: str | Path) -> None:
@@ -188,11 +177,13 @@ class Interactions:
     def _fold(self, events: pl.DataFrame, users: pl.Series) -> csr_matrix:
         """Return the CSR of events of these users, whose items are known."""
         times = self._times
+        if times:
+            has_times = "time" in events.columns
+            events = events.with_columns(time=pl.col("time").fill_null(times[0]) if has_times else pl.lit(times[1]))
         indexed = events.select(
             _locate(events["user_id"], users).alias("row"),
             _locate(events["item_id"], self.item_ids).alias("column"),
-            *(["weight"] if "weight" in events.columns else []),
-            *([_time_column(events, *times)] if times else []),
+            *(name for name in ("weight", "time") if name in events.columns),
         ).with_row_index("position")
         value = pl.col("weight").sum() if "weight" in events.columns else pl.len()
         firsts = [pl.col(name).min() for name in ("time", "position") if name in indexed.columns]
@@ -212,12 +203,10 @@ class Interactions:
         return with_event_ages(ranked, EventAges(ends, ages))
 
     @cached_property
-    def _times(self) -> tuple[datetime, datetime] | None:
+    def _times(self) -> Any:
         """The first and last time, or None without times. The first stands for a missing one, as in a run."""
-        times = self.events["time"].drop_nulls() if "time" in self.events.columns else None
-        return (
-            None if times is None or times.is_empty() else cast(tuple[datetime, datetime], (times.min(), times.max()))
-        )
+        times = self.events["time"].drop_nulls() if "time" in self.events.columns else pl.Series()
+        return (times.min(), times.max()) if len(times) else None
 
 
 AnswersById.table_class = Interactions
@@ -250,7 +239,7 @@ def _name_entries(
                 "the matrix; give one for each"
             )
         events[f"{side}_id"] = ids[-1].gather(at)
-    return read_events({**events, "weight": matrix.data}, USUAL_COLUMNS), *ids
+    return read_events({**events, "weight": matrix.data}), *ids
 
 
 def _read_attributes(table: Any, id_column: str | None) -> pl.DataFrame | None:
@@ -301,7 +290,7 @@ def _read_histories(data: Any) -> tuple[pl.Series, pl.DataFrame]:
         isinstance(row, tuple) for row in data
     )
     if not is_list and not (isinstance(data, Mapping) and not set(data) & {"user_id", "user"}):
-        events = data.events if isinstance(data, Interactions) else read_events(data, USUAL_COLUMNS)
+        events = data.events if isinstance(data, Interactions) else read_events(data)
         return events["user_id"].unique(maintain_order=True), events
     if is_list:
         has_lists = any(isinstance(row, list | set | np.ndarray | pl.Series) for row in data)
@@ -316,25 +305,12 @@ def _read_histories(data: Any) -> tuple[pl.Series, pl.DataFrame]:
     return users, pl.DataFrame({"user_id": of_event, "item_id": read_ids(list(chain(*lists)), "item")})
 
 
-def _warn_unknown(items: list[Any]) -> None:
-    """Warn as a published model does, at the line that called the library."""
-    from oneclass.tasks.recommend.vocabulary import warn_unknown
-
-    callers = (record.frame.f_globals.get("__name__", "") for record in inspect.stack(0))
-    level = next((at for at, name in enumerate(callers, 1) if not name.startswith("oneclass.")), 1)
-    warn_unknown("histories", items, "the fit", level + 1)
-
-
 def _locate(ids: pl.Series, known: pl.Series) -> pl.Series:
     """Return the position of each id among the known ones, null for others."""
     if ids.dtype != known.dtype:
         return pl.Series([None] * len(ids), dtype=pl.Int64)
     positions = pl.DataFrame({"id": known, "position": np.arange(len(known))})
     return pl.DataFrame({"id": ids}).join(positions, on="id", how="left", maintain_order="left")["position"]
-
-
-def _time_column(events: pl.DataFrame, first: datetime, last: datetime) -> pl.Expr:
-    return pl.col("time").fill_null(first) if "time" in events.columns else pl.lit(last).alias("time")
 
 
 def _find_all(ids: Any, known: pl.Series, side: str, advice: str) -> np.ndarray:

@@ -1,17 +1,17 @@
 """Read events, pairs of a user and an item with a time or weight if there is one, from what Python programs hold."""
 
-import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
 POSITIONS = ("user_id", "item_id", "weight", "time")  # of the values of a tuple
+USUAL_COLUMNS: dict[str, str | None] = dict.fromkeys(("user", "item", "weight", "time"))
 WEIGHT_NAMES = ("weight", "count")  # a rating is no weight: who gave one star does not like the item a little
 
 
-def read_events(data: Any, columns: Mapping[str, str | None]) -> pl.DataFrame:
+def read_events(data: Any, columns: Mapping[str, str | None] = USUAL_COLUMNS) -> pl.DataFrame:
     """Read events as a frame of `user_id`, `item_id`, and `weight` and `time` if there are such.
 
     Args:
@@ -21,16 +21,10 @@ def read_events(data: Any, columns: Mapping[str, str | None]) -> pl.DataFrame:
     Raises:
         TypeError: the type of `data` is none of those.
         ValueError: there is no such column, no row, or ids or values that cannot be read.
-        FileNotFoundError: a file does not exist.
     """
-    if isinstance(data, str | Path) or (
-        isinstance(data, list | tuple) and data and all(isinstance(path, str | Path) for path in data)
-    ):
-        events = _read_files(data, columns)
-    else:
-        frame = table if (table := read_frame(data)) is not None else _read_tuples(data)
-        found = _find_columns(frame, columns)
-        events = frame.select(pl.col(source).alias(target) for target, source in found.items())
+    frame = table if (table := read_frame(data)) is not None else _read_tuples(data)
+    found = _find_columns(frame, columns)
+    events = frame.select(pl.col(source).alias(target) for target, source in found.items())
     if events.is_empty():
         raise ValueError("the table of interactions has no row")
     ids = [read_ids(events[f"{side}_id"], side) for side in ("user", "item")]
@@ -81,41 +75,11 @@ def read_ids(values: Any, side: str) -> pl.Series:
     return numbers
 
 
-def _read_files(data: str | Path | Sequence[str | Path], columns: Mapping[str, str | None]) -> pl.DataFrame:
-    """Read logs as a run does, with the columns and formats of a data set without a file of its own."""
-    import duckdb
-
-    from oneclass import sql
-    from oneclass.tasks.datasets import Columns, Dataset
-    from oneclass.tasks.errors import InputError
-    from oneclass.tasks.ingest.load import load_logs
-    from oneclass.tasks.ingest.sources import scan_logs
-
-    named = {("value" if kind == "weight" else kind): (name,) for kind, name in columns.items() if name is not None}
-    dataset = Dataset(name="interactions", columns=Columns(**named))
-    paths = [data] if isinstance(data, str | Path) else data
-    if missing := [str(path) for path in paths if not Path(path).exists()]:
-        raise FileNotFoundError(f"{missing[0]}: does not exist; give a log, a folder of logs, or (user, item) tuples")
-    try:
-        with tempfile.TemporaryDirectory(prefix="oneclass-read-") as scratch, duckdb.connect() as connection:
-            connection.execute("set TimeZone = 'UTC'")
-            connection.execute(sql.schema()[0])  # the tables of `raw`
-            logs = scan_logs(paths, dataset)
-            load_logs(connection, list(enumerate(logs, 1)), Path(scratch), dataset)
-            # one row per event, in the order of the logs
-            weight = ", value as weight" if columns["weight"] else ""
-            rows = f"select user_id, item_id, occurred_at as time{weight} from raw.events order by file_id, line_number"
-            events = connection.sql(rows).pl()
-    except InputError as error:
-        raise ValueError(str(error)) from error
-    return events.drop("time") if events["time"].is_null().all() else events
-
-
 def _read_tuples(data: Any) -> pl.DataFrame:
-    if not isinstance(data, Iterable):
+    if isinstance(data, str | Path) or not isinstance(data, Iterable):
         raise TypeError(
-            f"interactions: a {type(data).__name__}; give a frame of Polars, pandas, Arrow or DuckDB, a path, "
-            "(user, item) tuples, or a users x items matrix"
+            f"interactions: a {type(data).__name__}; give a frame of Polars, pandas, Arrow or DuckDB, such as of "
+            "polars.read_csv(path), (user, item) tuples, or a users x items matrix"
         )
     rows = list(data)
     widths = {len(row) if isinstance(row, tuple | list) else 0 for row in rows} or {2}

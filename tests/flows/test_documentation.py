@@ -260,7 +260,7 @@ def test_the_snippet_on_publications_runs(there, text):
 def test_the_snippet_on_models_runs():
     (snippet,) = (block for block in indented_blocks(README) if block.startswith("model = oneclass"))
     edges = csr_matrix(np.random.default_rng(1).random((40, 30)) < 0.3, dtype=np.float32)
-    frame = oneclass.Interactions(edges).to_frame()
+    frame = oneclass.Interactions(edges).events
     frame = frame.with_columns(pl.col("user_id").cast(pl.String).replace("0", "ann"))
     names = {"oneclass": oneclass, "frame": frame, "matrix": edges, "histories": edges[:3]}
     exec(snippet, names)  # noqa: S102

@@ -4,6 +4,7 @@ from datetime import datetime, timedelta
 
 import numpy as np
 import optuna
+import polars as pl
 import pytest
 
 import oneclass
@@ -38,7 +39,7 @@ def ran(prefect_server, tmp_path_factory):
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_an_evaluation_has_the_tables_of_a_run(ran, protocol):
     home, log = ran
-    found = oneclass.evaluate(MODELS, log, protocol=protocol, threads=2)
+    found = oneclass.evaluate(MODELS, pl.read_csv(log), protocol=protocol, threads=2)
     tables = " union all ".join(
         f"select {COLUMNS} from evaluation.{table} where protocol = '{protocol}'"
         for table in ("metrics", "beyond_accuracy")
@@ -59,6 +60,6 @@ def test_a_search_has_the_trials_of_a_run(ran):
     database = f"sqlite:///{home / 'mine' / 'tuning' / 'study.db'}"
     [study] = optuna.get_all_study_summaries(storage=database)
     trials = optuna.load_study(study_name=study.study_name, storage=database).trials
-    found = oneclass.tune(oneclass.MRFDense(), log, protocol="leave_one_out", trials=4, threads=2)
+    found = oneclass.tune(oneclass.MRFDense(), pl.read_csv(log), protocol="leave_one_out", trials=4, threads=2)
     assert found.trials["value"].to_list() == [trial.value for trial in trials]
     assert found.trials["l2"].to_list() == [trial.user_attrs["settings"]["l2"] for trial in trials]

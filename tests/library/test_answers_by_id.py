@@ -127,7 +127,7 @@ def test_like_probabilities_stand_beside_scores_and_alone():
     for name in ("like_mean", "like_sd"):
         np.testing.assert_allclose(like[name], frame[name], rtol=1e-4)
     mean, deviation = model.like(csr_matrix(LIKES.matrix))
-    assert len(model.like(["i03"])) == 12 and mean.shape == deviation.shape == LIKES.shape
+    assert len(model.like(["i03"])) == 12 and mean.shape == deviation.shape == LIKES.matrix.shape
     assert ItemKNN().fit(LIKES).like(users=["u3"]) is None
 
 
