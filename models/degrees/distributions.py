@@ -138,17 +138,13 @@ def power_law_with_mean(mean: float, exponent: float, d_max: int) -> Distributio
     """
     from scipy.optimize import brentq  # takes a third of a second, and the demo's log alone needs it
 
+    def cut_off(rate: float) -> Distribution:
+        return Distribution("power_law_cutoff", (-exponent, -rate), 1, d_max)
+
     if power_law(exponent, 1, d_max).mean >= mean:
-        rate = brentq(
-            lambda rate: _tilted_power_law(exponent, rate, d_max).mean - mean, 0.0, 800.0, xtol=1e-15, rtol=1e-12
-        )
-        return _tilted_power_law(exponent, rate, d_max)
+        return cut_off(brentq(lambda rate: cut_off(rate).mean - mean, 0.0, 800.0, xtol=1e-15, rtol=1e-12))
     lowest = exponent - 1.0
     while power_law(lowest, 1, d_max).mean < mean:
         lowest = 2 * lowest - 1.0
     power = brentq(lambda power: power_law(power, 1, d_max).mean - mean, lowest, exponent, xtol=1e-12)
     return power_law(power, 1, d_max)
-
-
-def _tilted_power_law(exponent: float, rate: float, d_max: int) -> Distribution:
-    return Distribution("power_law_cutoff", (-exponent, -rate), 1, d_max)

@@ -69,30 +69,6 @@ def like_probabilities(
     return biased, _sigma(logits, np.float32(offset))
 
 
-def draw_likes(starts: np.ndarray, users: np.ndarray, probability: np.ndarray, seed: int) -> np.ndarray:
-    """Flip one coin for each edge of H: bool (edges,), True for the edges of G. The key of a coin is (user, item)."""
-    return _draw_likes(starts, users, probability, seed, LIKE)
-
-
-def draw_ratings(
-    users: np.ndarray, items: np.ndarray, liked: np.ndarray, seed: int, days: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Stars and day of every edge of H.
-
-    A like has 4 or 5 stars, other edges 1 to 3; the number of stars says nothing more about the probability. Users join
-    at a uniform time in the first four fifths of the period. So do half of the items; the others are there from the
-    first day. The day of an edge is uniform over the days on which both are there.
-
-    Args:
-        users, items, liked: user, item and coin of each edge (edges,).
-        days: length of the period.
-
-    Returns:
-        stars uint8 (edges,), day int32 (edges,) from 0 to days - 1.
-    """
-    return _draw_ratings(users, items, liked, seed, days, RATING, USER_FIRST_DAY, ITEM_FIRST_DAY)
-
-
 @njit(cache=True, nogil=True)
 def _logits(user_traits, item_traits, bias, starts, users):
     out = np.empty(len(users), dtype=np.float32)
@@ -130,26 +106,40 @@ def _sigma(logits, offset):
 
 
 @njit(cache=True, nogil=True)
-def _draw_likes(starts, users, probability, seed, what):
+def draw_likes(starts, users, probability, seed):
+    """Flip one coin for each edge of H: bool (edges,), True for the edges of G. The key of a coin is (user, item)."""
     liked = np.empty(len(users), dtype=np.bool_)
     for item in range(len(starts) - 1):
         for at in range(starts[item], starts[item + 1]):
-            liked[at] = uniform(stream(seed, what, users[at], item), 0) < probability[at]
+            liked[at] = uniform(stream(seed, LIKE, users[at], item), 0) < probability[at]
     return liked
 
 
 @njit(cache=True, nogil=True)
-def _draw_ratings(users, items, liked, seed, days, rating, joined, released):
+def draw_ratings(users, items, liked, seed, days):
+    """Stars and day of every edge of H.
+
+    A like has 4 or 5 stars, other edges 1 to 3; the number of stars says nothing more about the probability. Users join
+    at a uniform time in the first four fifths of the period. So do half of the items; the others are there from the
+    first day. The day of an edge is uniform over the days on which both are there.
+
+    Args:
+        users, items, liked: user, item and coin of each edge (edges,).
+        days: length of the period.
+
+    Returns:
+        stars uint8 (edges,), day int32 (edges,) from 0 to days - 1.
+    """
     stars, day = np.empty(len(users), dtype=np.uint8), np.empty(len(users), dtype=np.int32)
     for at in range(len(users)):
-        key = stream(seed, rating, users[at], items[at])
+        key = stream(seed, RATING, users[at], items[at])
         draw = uniform(key, 0)
         if liked[at]:
             stars[at] = 4 if draw < 0.6 else 5
         else:
             stars[at] = 3 if draw < 0.6 else 2 if draw < 0.85 else 1
-        user_day = 0.8 * days * uniform(stream(seed, joined, 0, users[at]), 0)
-        item_day = 0.8 * days * max(0.0, 2.0 * uniform(stream(seed, released, 0, items[at]), 0) - 1.0)
+        user_day = 0.8 * days * uniform(stream(seed, USER_FIRST_DAY, 0, users[at]), 0)
+        item_day = 0.8 * days * max(0.0, 2.0 * uniform(stream(seed, ITEM_FIRST_DAY, 0, items[at]), 0) - 1.0)
         first = max(user_day, item_day)
         day[at] = min(days - 1, np.int64(first + (days - first) * uniform(key, 1)))
     return stars, day

@@ -6,8 +6,14 @@ import numpy as np
 import pytest
 
 from oneclass.models.degrees.distributions import power_law, power_law_with_mean
-from oneclass.models.generator import configuration_model, hidden_graph
-from oneclass.models.generator.hidden_graph import NotGraphical, draw_degrees, draw_graph, is_graphical
+from oneclass.models.generator import hidden_graph
+from oneclass.models.generator.hidden_graph import (
+    NotGraphical,
+    draw_degrees,
+    draw_graph,
+    draw_simple_graph,
+    is_graphical,
+)
 from oneclass.models.generator.likes import draw_like_factors, draw_likes, draw_ratings, like_probabilities
 from oneclass.models.numerics.adjacency import transpose
 
@@ -52,7 +58,7 @@ def test_pairs_are_random():
     user_degrees, item_degrees = np.repeat([1, 4, 10], [600, 150, 60]), np.repeat([2, 12, 30], [300, 50, 20])
     counts = np.zeros((3, 3))
     for seed in range(20):
-        starts, items = configuration_model.draw_simple_graph(user_degrees, item_degrees, seed)
+        starts, items = draw_simple_graph(user_degrees, item_degrees, seed)
         owners = np.repeat(np.arange(810), np.diff(starts))
         rows, columns = np.digitize(owners, [600, 750]), np.digitize(items, [300, 350])
         counts += np.bincount(3 * rows + columns, minlength=9).reshape(3, 3)
@@ -63,17 +69,17 @@ def test_pairs_are_random():
 def test_a_graph_that_leaves_no_choice_is_found():
     """Staircase degrees have one realisation, full of crowded corners."""
     steps = np.arange(1, 41)
-    starts, items = configuration_model.draw_simple_graph(steps, steps, 0)
+    starts, items = draw_simple_graph(steps, steps, 0)
     found = np.zeros((40, 40), dtype=int)
     np.add.at(found, (np.repeat(np.arange(40), np.diff(starts)), items), 1)
     assert (found == (steps[:, None] + steps[None, :] > 40)).all()
 
 
 def test_graphs_are_laid_out_and_stirred_where_exchanges_fail(monkeypatch):
-    monkeypatch.setattr(configuration_model, "MAX_REMAINING_REPEATS", 0.0)
+    monkeypatch.setattr(hidden_graph, "MAX_REMAINING_REPEATS", 0.0)
     user_degrees, item_degrees = draw_degrees(*degree_distributions(60, 50, 1_800, (-1.0, -1.0)), (60, 50), 1)
     assert is_graphical(user_degrees, item_degrees)
-    starts, items = configuration_model.draw_simple_graph(user_degrees, item_degrees, 1)
+    starts, items = draw_simple_graph(user_degrees, item_degrees, 1)
     check_graph(*transpose(starts, items, 50), user_degrees, item_degrees)
 
 
