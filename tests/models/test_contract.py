@@ -4,18 +4,25 @@ import doctest
 import importlib.util
 import subprocess
 import sys
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 from scipy.sparse import csr_array, csr_matrix
 
+from oneclass.models.base import Model
 from oneclass.models.fit_options import FitOptions
+from oneclass.models.item_knn import ItemKNN
 from oneclass.models.numerics import validation
 from oneclass.models.numerics.validation import count_item_degrees
 from oneclass.models.popularity import Popularity
 from oneclass.models.registry import MODELS, load_model
-from oneclass.testing import all_scores
-from tests.models.model_contract import Case, FullContract
+from oneclass.models.settings import NotFittedError
+from oneclass.testing import all_scores, check_model
 
 # Settings that make a fit short; a model that is not named here runs with its defaults.
 SHORT = {
@@ -50,7 +57,6 @@ def _unless_its_extra_is_absent(name):
 
 
 NAMES = [_unless_its_extra_is_absent(name) for name in MODELS]
-every_model = pytest.mark.parametrize("name", NAMES)
 
 
 def test_a_models_file_is_imported_when_the_model_is_asked_for():
@@ -75,6 +81,25 @@ def test_the_usage_example_of_an_estimator_runs_and_gives_what_it_shows(name):
     assert not failures, "".join(failures)
 
 
+@dataclass(frozen=True)
+class Case:
+    """A model with settings that make its fits short.
+
+    Attributes:
+        is_personal: whether different users get different lists of new items.
+        sums_all: whether `contributions`, if there are any, add up to the score.
+    """
+
+    model: type[Model]
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    is_personal: bool = True
+    sums_all: bool = True
+
+    def make(self) -> Model:
+        """Return an unfitted model."""
+        return self.model(self.model.Settings(**self.settings), seed=3)
+
+
 def make_case(name):
     return Case(MODELS[name], SHORT.get(name, {}), name not in IMPERSONAL, name not in SUMS_IN_PART)
 
@@ -83,11 +108,164 @@ def make_model(name):
     return make_case(name).make()
 
 
-class TestEveryModel(FullContract):
+class TestEveryModel:
+    """Every promise of a model in the registry."""
+
     @pytest.fixture(scope="class", params=NAMES)
     @classmethod
     def case(cls, request):
         return make_case(request.param)
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def fitted(cls, case, checkerboard):
+        """A model fitted once, for tests that do not change it."""
+        return case.make().fit(checkerboard)
+
+    def test_its_own_code_keeps_what_others_models_have_to(self, case):
+        check_model(case.make(), is_personal=case.is_personal)
+
+    def test_settings_are_documented_and_strict(self, case):
+        settings = case.model.Settings
+        assert case.model().settings == settings()
+        for name, declared in settings.model_fields.items():
+            assert len((declared.description or "").split()) > 2, f"{name} lacks a sentence"
+        with pytest.raises(ValidationError, match="no_such_setting"):
+            settings.model_validate({"no_such_setting": 1})
+        with pytest.raises(ValidationError, match="frozen"):
+            setattr(settings(), next(iter(settings.model_fields), "anything"), 1)
+
+    def test_each_score_has_the_bits_of_the_score_alone(self, fitted, checkerboard):
+        histories = csr_matrix(checkerboard[:4].toarray() * np.array([[1], [1], [0], [1]]))  # one of them empty
+        for users in (None, np.array([4, 7, 9, 2])):
+            each = dict(fitted.iterate_scores(histories, users=users))
+            assert tuple(each) == fitted.score_names
+            np.testing.assert_array_equal(np.stack([*each.values()]), all_scores(fitted, histories, users=users))
+
+    def test_an_unknown_score_is_refused(self, fitted, checkerboard):
+        with pytest.raises(ValueError, match="nonsense"):
+            fitted.scores(checkerboard[:1], score="nonsense")
+
+    def test_what_a_loaded_model_was_asked_before_changes_no_answer(self, case, fitted, checkerboard, tmp_path):
+        fitted.save(tmp_path)
+        asked = case.model.load(tmp_path)
+        for users in ([5], [6, 7], [5], [8]):
+            histories = checkerboard[users]
+            np.testing.assert_array_equal(
+                all_scores(asked, histories), all_scores(case.model.load(tmp_path), histories)
+            )
+            # The caller's own array, of another history from now on.
+            histories.indices[:1] = 0 if histories.indices[0] else 1
+            np.testing.assert_array_equal(
+                all_scores(asked, histories), all_scores(case.model.load(tmp_path), histories)
+            )
+
+    def test_a_loaded_model_answers_several_threads_at_once(self, case, fitted, checkerboard, tmp_path):
+        fitted.save(tmp_path)
+        asked, blocks = case.model.load(tmp_path), [checkerboard[first : first + 5] for first in range(0, 40, 5)] * 4
+        with ThreadPoolExecutor(4) as threads:
+            found = list(threads.map(lambda block: all_scores(asked, block), blocks))
+        for block, scores in zip(blocks[:8], found[-8:], strict=True):
+            np.testing.assert_array_equal(scores, all_scores(case.model.load(tmp_path), block))
+
+    def test_a_folder_of_another_model_is_refused(self, case, fitted, tmp_path):
+        fitted.save(tmp_path)
+        other = Popularity if case.model.name != "popularity" else ItemKNN
+        with pytest.raises(ValueError, match=case.model.name):
+            other.load(tmp_path)
+
+    def test_parameters_by_keyword_are_the_settings(self, case):
+        settings = case.make().settings
+        given = {field: getattr(settings, field) for field in settings.model_fields_set}
+        model = case.model(**given, seed=5, threads=2)
+        assert model.settings == settings and (model.seed, model.threads) == (5, 2)
+        assert model.clone().get_params() == case.model(**model.get_params()).get_params() == model.get_params()
+        assert not {"seed", "threads", "settings"} & set(type(settings).model_fields)
+
+    def test_what_needs_a_fit_says_so_without_one(self, case, checkerboard, tmp_path):
+        model, history = case.make(), checkerboard[:1]
+        for ask in (
+            lambda: model.scores(history),
+            lambda: model.recommend(history, 3),
+            lambda: [*model.iterate_scores(history)],
+            lambda: model.item_count,
+            lambda: model.save(tmp_path / "model"),
+        ):
+            with pytest.raises(NotFittedError, match=r"not fitted.* call fit\("):
+                ask()
+        assert not (tmp_path / "model").exists()
+        if case.is_personal:
+            with pytest.raises(NotFittedError):
+                model.similar_items(np.array([0]), 3)
+
+    @pytest.mark.parametrize("columns", [39, 41])
+    def test_histories_of_another_width_are_refused_with_both_widths(self, case, columns, fitted):
+        histories = csr_matrix(np.ones((2, columns), dtype=np.float32))
+        for ask in (fitted.scores, lambda given: fitted.recommend(given, 3)):
+            with pytest.raises(ValueError, match=f"^histories: {columns} columns, but {case.model.name} .* 40 columns"):
+                ask(histories)
+
+    def test_candidates_are_a_slice_of_all_scores(self, fitted, checkerboard):
+        items = np.array([31, 2, 17])
+        some = all_scores(fitted, checkerboard[:5], items=items)
+        np.testing.assert_array_equal(some, all_scores(fitted, checkerboard[:5])[:, :, items])
+
+    def test_unseen_items_in_a_history_are_ignored_and_said_so(self, case, checkerboard):
+        likes = checkerboard.toarray()
+        likes[:, 5] = 0
+        model = case.make().fit(csr_matrix(likes))
+        history = likes[[1]].copy()
+        expected = all_scores(model, csr_matrix(history))
+        history[0, 5] = 1
+        with pytest.warns(UserWarning, match="that no training user has"):
+            np.testing.assert_array_equal(all_scores(model, csr_matrix(history)), expected)
+        assert np.isfinite(expected).all()
+
+    def test_an_empty_history_gets_popularity(self, fitted, checkerboard):
+        empty = csr_matrix(np.zeros((1, 40), dtype=np.float32))
+        for score in fitted.score_names:
+            np.testing.assert_array_equal(fitted.scores(empty, score=score)[0], fitted.item_degrees)
+
+    def test_contributions_of_a_history_add_up_to_the_score(self, case, fitted, checkerboard):
+        parts = fitted.contributions(checkerboard[3], np.arange(40))
+        if parts is None or not case.sums_all:
+            pytest.skip("scores are no sums over the history")
+        scores = fitted.scores(checkerboard[3])[0]
+        said = parts.any(axis=0)
+        np.testing.assert_allclose(parts.sum(axis=0)[said], scores[said], rtol=1e-5, atol=1e-6)
+        assert said.any() and (scores[~said] <= scores[said].min()).all()
+
+    def test_similar_items_are_of_the_same_colour(self, case, fitted, checkerboard):
+        if not case.is_personal:
+            with pytest.raises(ValueError, match="publish another model"):
+                fitted.similar_items(np.array([0]), 3)
+            return
+        ids, similarities = fitted.similar_items(np.array([6, 7]), 3)
+        assert ids.shape == similarities.shape == (2, 3)
+        assert (ids % 2 == [[0], [1]]).all() and not (ids == [[6], [7]]).any()
+        assert (np.diff(similarities) <= 0).all()
+
+    def test_recommendations_leave_the_history_out(self, fitted, checkerboard):
+        ids, scores = fitted.recommend(checkerboard, 28)
+        assert ids.shape == scores.shape == (80, 28)
+        for user in range(80):
+            assert not set(ids[user]) & set(checkerboard[user].indices)
+            assert (ids[user] >= 0).all() and (np.diff(scores[user]) <= 0).all()
+
+    def test_recommendations_with_seen_items_are_the_best_of_all(self, fitted, checkerboard):
+        ids, values = fitted.recommend(checkerboard, 7, exclude_seen=False)
+        scores = fitted.scores(checkerboard)
+        expected = np.argsort(-scores, axis=1, kind="stable")[:, :7]
+        np.testing.assert_array_equal(ids, expected)
+        np.testing.assert_array_equal(values, np.take_along_axis(scores, expected, axis=1))
+
+    def test_users_and_histories_of_different_numbers_are_refused(self, fitted, checkerboard):
+        with pytest.raises(ValueError, match="2 users but 3 histories"):
+            fitted.scores(checkerboard[:3], users=np.array([0, 1]))
+
+    def test_a_matrix_without_edges_is_refused(self, case):
+        with pytest.raises(ValueError, match="no edge"):
+            case.make().fit(csr_matrix(np.zeros((4, 3), dtype=np.float32)))
 
 
 @pytest.fixture(scope="module")
@@ -184,28 +362,10 @@ def test_recommendations_for_many_users_score_a_block_at_a_time(name, fitted, ch
     assert blocks == [30, 30, 20] * 2
 
 
-def test_scores_are_training_degrees(long_tailed):
-    model = Popularity().fit(long_tailed)
-    expected = (long_tailed.toarray() > 0).sum(axis=0)
-    np.testing.assert_array_equal(model.scores(long_tailed[:2]), [expected, expected])
-
-
-def test_repeated_events_count_once(long_tailed):
-    likes = long_tailed.copy()
+def test_scores_are_training_degrees_in_which_repeated_events_count_once(long_tailed):
+    likes, expected = long_tailed.copy(), (long_tailed.toarray() > 0).sum(axis=0)
     likes.data[:] = 7
-    np.testing.assert_array_equal(Popularity().fit(likes).item_degrees, Popularity().fit(long_tailed).item_degrees)
-
-
-def test_what_is_no_matrix_of_counts_is_refused(long_tailed):
-    def refused(matrix, error, message):
-        with pytest.raises(error, match=message):
-            Popularity().fit(matrix)
-
-    wrong = long_tailed.copy()
-    wrong.data[wrong.indptr[250]] = np.nan
-    refused(wrong, ValueError, f"user 250 .row., item {wrong.indices[wrong.indptr[250]]}: the count nan")
-    refused(long_tailed.tocsc(), TypeError, "a csc_matrix where")
-    refused(csr_matrix((3, 4), dtype=np.float32), ValueError, "has no edge")
+    np.testing.assert_array_equal(Popularity().fit(likes).scores(long_tailed[:2]), [expected, expected])
 
 
 def test_degrees_are_counted_some_entries_at_a_time(long_tailed, monkeypatch):

@@ -66,15 +66,6 @@ def test_a_changed_parameter_discards_the_fit_and_threads_do_not():
     )
 
 
-def test_a_clone_has_the_parameters_without_the_fit():
-    model = SLIM(l1=1.0, seed=4, threads=2).fit(TASTE)
-    twin = model.clone()
-    assert type(twin) is SLIM and twin.get_params() == model.get_params()
-    with pytest.raises(NotFittedError):
-        twin.scores(TASTE)
-    model.scores(TASTE)
-
-
 def test_the_error_of_a_missing_fit_is_one_of_value_and_of_attribute():
     assert issubclass(NotFittedError, ValueError) and issubclass(NotFittedError, AttributeError)
     assert not hasattr(WMF(), "item_factors")

@@ -167,13 +167,6 @@ def test_validation_users_of_another_shape_are_refused(long_tailed, shapes):
         MODELS["popularity"]().fit(long_tailed, FitOptions(validation=users))
 
 
-def test_a_model_that_does_not_stop_early_passes_validation_users_by(long_tailed):
-    users = ValidationUsers(long_tailed[:5], long_tailed[5:10])
-    assert_equal(
-        MODELS["mrf_dense"]().fit(long_tailed, FitOptions(validation=users)), MODELS["mrf_dense"]().fit(long_tailed)
-    )
-
-
 @pytest.mark.parametrize("name", ["wmf", "paired_symbols", "random_graph"])
 def test_a_fit_stops_where_its_objective_is_level(name, long_tailed, monkeypatch):
     kind, watched = MODELS[name], {"random_graph": "bound", "paired_symbols": "bound", "wmf": "loss"}[name]

@@ -41,7 +41,7 @@ def pick_max_sum(relevance, table, n, strength):
     return picked
 
 
-@pytest.mark.parametrize("strength", [0.1, 0.5, 0.9, 1.0])
+@pytest.mark.parametrize("strength", [0.0, 0.1, 0.5, 0.9, 1.0])
 def test_lists_are_those_of_the_definition(strength):
     for seed in range(4):
         ids, scores, vectors = draw_candidates(seed)
@@ -56,17 +56,6 @@ def test_more_picks_go_on_behind_the_list():
     picked = rerank(ids, scores, vectors, 8, strength=0.5, picks=25)
     assert (picked[:, :8] == rerank(ids, scores, vectors, 8, strength=0.5)).all()
     assert (np.sort(picked, axis=1) == np.arange(25)).all()
-
-
-def test_no_strength_keeps_the_order_and_more_strength_gives_more_variety():
-    ids, scores, vectors = draw_candidates(9)
-    assert (rerank(ids, scores, vectors, 12, strength=0) == np.arange(12)).all()
-    levels = []
-    for strength in (0, 0.5, 1):
-        picked = rerank(ids, scores, vectors, 12, strength=strength)
-        lists = np.take_along_axis(ids, picked, axis=1)
-        levels.append(np.mean([cosine_similarities(vectors, one)[np.triu_indices(12, 1)].mean() for one in lists]))
-    assert levels[0] > levels[1] > levels[2]
 
 
 def test_short_rows_equal_scores_duplicates_and_unknown_items():
