@@ -20,7 +20,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from oneclass.models.fit_options import BlockExecutor, FitOptions, RowLoader
-from oneclass.models.numerics.partition import partition_shards
+from oneclass.models.numerics.adjacency import partition_shards
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,12 @@ from scipy.sparse import csr_matrix
 from typing_extensions import TypeVar
 
 from oneclass.models.base import Model
-from oneclass.models.numerics.matmul import pattern_times
+from oneclass.models.numerics.matmul import (
+    pattern_times,
+    sparse_times,
+)
 from oneclass.models.numerics.popularity_fallback import fallback_factors, fill_popularity_fallback
 from oneclass.models.numerics.sequential_histories import recency_weights
-from oneclass.models.numerics.sparse_products import gather_entries, sparse_times
 from oneclass.models.settings import RecencySettings
 
 RecencyT = TypeVar("RecencyT", bound=RecencySettings, default=Any)
@@ -32,7 +34,7 @@ class ItemWeights(Model[RecencyT]):
     def _contributions(self, history: csr_matrix, items: np.ndarray) -> np.ndarray:
         """Return the weights between the items of the history and `items`, times their recency weights."""
         rows, table = history.indices, self.weights
-        found = table[rows[:, None], items] if isinstance(table, np.ndarray) else gather_entries(table, rows, items)
+        found = table[rows[:, None], items] if isinstance(table, np.ndarray) else table[rows][:, items].toarray()
         return recency_weights(history, self.params.recency_exponent)[:, None] * found
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:

@@ -12,9 +12,11 @@ from typing import NamedTuple, Self
 import numpy as np
 from numba import njit, prange
 
-from oneclass.models.numerics.adjacency import group_by_vertex
+from oneclass.models.numerics.adjacency import (
+    group_by_vertex,
+    partition_rows,
+)
 from oneclass.models.numerics.logistic_bound import FAST, best_bound_of_square, lambda_of_square
-from oneclass.models.numerics.partition import partition_rows
 
 # Of the step size (T0 + t)^-POWER. If T0 is small, the first steps, taken in all K directions at once, may diverge.
 T0, POWER = 30.0, 0.7

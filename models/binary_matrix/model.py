@@ -47,9 +47,11 @@ from oneclass.models.fit_options import Epoch, FitOptions, sampling_seed, skippe
 from oneclass.models.memory_estimates import FitCost, LogSize
 from oneclass.models.negatives.distributions import AllZeros
 from oneclass.models.negatives.like_probability import GaussianFactors, pair_likes
-from oneclass.models.numerics.adjacency import copy_pattern
+from oneclass.models.numerics.adjacency import (
+    copy_pattern,
+    partition_evenly,
+)
 from oneclass.models.numerics.matmul import dense_times
-from oneclass.models.numerics.partition import partition_evenly
 from oneclass.models.settings import ModelSettings
 
 FOLD_IN_STEPS = 30  # of Newton's method, at most

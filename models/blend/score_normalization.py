@@ -10,7 +10,7 @@ import numpy as np
 from numba import njit, prange
 from scipy.sparse import csr_matrix
 
-from oneclass.models.numerics.top_k import as_index_arrays, select_largest, top_n_threshold
+from oneclass.models.numerics.top_k import as_index_arrays, top_n_threshold
 
 SCALE_END_RANK, SCALE_HEAD_RANKS = 100, 10
 
@@ -54,14 +54,12 @@ def _find_scales(scores, indptr, indices, low, spread):
         for item in indices[indptr[user] : indptr[user + 1]]:
             left[item] = -np.inf
         # Few more than the best hundred, and none that is -inf or NaN.
-        best = left[left > top_n_threshold(left, indices[:0], SCALE_END_RANK)]
+        best = np.sort(left[left > top_n_threshold(left, indices[:0], SCALE_END_RANK)])[::-1]
         count = min(SCALE_END_RANK, len(best))
         low[user], spread[user] = np.float32(0), np.float32(1)
         if count > 0:
-            low[user], first = select_largest(best, count), min(SCALE_HEAD_RANKS, count)
-            select_largest(best[:count], first)
-            head = 0.0
-            for value in np.sort(best[:first])[::-1]:
+            low[user], head = best[count - 1], 0.0
+            for value in best[: min(SCALE_HEAD_RANKS, count)]:
                 head += value
-            above = np.float32(head / first - low[user])
+            above = np.float32(head / min(SCALE_HEAD_RANKS, count) - low[user])
             spread[user] = above if above > 0 else np.float32(1)

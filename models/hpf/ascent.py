@@ -9,8 +9,8 @@ from scipy.special import gammaln
 
 from oneclass.models.hpf import kernels
 from oneclass.models.numerics import random_numbers
+from oneclass.models.numerics.adjacency import partition_evenly, partition_rows
 from oneclass.models.numerics.matmul import as_read_only
-from oneclass.models.numerics.partition import partition_evenly, partition_rows
 
 SHARDS = 16  # users, and items, are cut into so many parts; partial sums are added in their order
 

@@ -58,8 +58,8 @@ from oneclass.models.hpf.ascent import (
     to_edge_arrays,
 )
 from oneclass.models.memory_estimates import FitCost, LogSize
+from oneclass.models.numerics.adjacency import partition_evenly
 from oneclass.models.numerics.matmul import dense_times
-from oneclass.models.numerics.partition import partition_evenly
 from oneclass.models.settings import ModelSettings, NumericRange, SearchSpace
 
 TOLERANCE = 1e-5  # a fit ends where the relative change of the bound falls below this

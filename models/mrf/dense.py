@@ -18,9 +18,12 @@ from oneclass.models.fit_options import Epoch, FitOptions
 from oneclass.models.item_weights import ItemWeights
 from oneclass.models.memory_estimates import BYTES_PER_EDGE, FitCost, LogSize
 from oneclass.models.numerics.column_moments import Rescaling, column_moments, mean_over_edges, rescale_columns
-from oneclass.models.numerics.gram_inverse import regularized_inverse
+from oneclass.models.numerics.gram_inverse import (
+    TILE,
+    regularized_inverse,
+    work_bytes,
+)
 from oneclass.models.numerics.matmul import dense_times
-from oneclass.models.numerics.spd_inverse import TILE, work_bytes
 from oneclass.models.settings import (
     Choice,
     ModelSettings,

@@ -19,9 +19,9 @@ from oneclass.models.mrf.sparse_kernels import (
     solve_inverse_columns,
 )
 from oneclass.models.mrf.sparse_pattern import Pattern
+from oneclass.models.numerics.adjacency import partition_by_budget
 from oneclass.models.numerics.gram import GramRows
 from oneclass.models.numerics.matmul import as_read_only
-from oneclass.models.numerics.partition import partition_by_budget
 
 BATCH_ENTRIES = 1 << 27  # float32 numbers in the matrices of a batch: 512 MiB; no bit depends on it
 

@@ -11,8 +11,10 @@ second can continue where the first stopped. If fewer than d_m items are left, t
 import numpy as np
 from numba import njit, prange
 
-from oneclass.models.numerics.adjacency import Adjacency
-from oneclass.models.numerics.partition import partition_shards
+from oneclass.models.numerics.adjacency import (
+    Adjacency,
+    partition_shards,
+)
 from oneclass.models.numerics.random_numbers import bits, purpose, stream, uniform
 from oneclass.models.numerics.top_k import find_largest
 

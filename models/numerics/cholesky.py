@@ -2,7 +2,7 @@
 
 The bits of fits depend on the order of the operations, so each form stays as it is. `solve` is for float64 systems of a
 few tens of rows; `factorize`, with `solve_factorized` or `invert_last_columns`, is for float32 matrices of up to a
-thousand rows. The inverse of a large matrix is in `models.numerics.spd_inverse`.
+thousand rows. The inverse of a large matrix is in `models.numerics.gram_inverse`.
 """
 
 import numpy as np
@@ -14,6 +14,8 @@ from oneclass.models.numerics.simd import (
     F32_WIDTH,
     F64_WIDTH,
     ROWS,
+    add_outer,
+    add_product,
     add_scaled,
     dot,
     element,
@@ -22,7 +24,6 @@ from oneclass.models.numerics.simd import (
     scale,
     store,
 )
-from oneclass.models.numerics.simd_tiles import add_outer, add_product
 
 STRICT = {"contract", "nsz"}
 

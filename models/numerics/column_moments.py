@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from oneclass.models.numerics.partition import partition_by_budget
+from oneclass.models.numerics.adjacency import partition_by_budget
 from oneclass.models.numerics.validation import ENTRIES_PER_CHUNK, count_item_degrees
 
 SUM_BITS = 52  # the whole multiples that weights are made of add up to at most 2^53, up to which float64 has them all

@@ -1,8 +1,10 @@
-"""Products of a block of rows with a dense table, each row summed in one fixed order.
+"""Products of a block of rows with a dense or sparse table, each row summed in one fixed order.
 
 BLAS may sum in another order if the number of threads or the shape of the block changes. Here a row of the result
 depends on that row and on the table alone.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 from numba import get_num_threads, njit, prange
@@ -13,6 +15,7 @@ from oneclass.models.numerics.simd import (
     F32_WIDTH,
     ROWS,
     ZERO,
+    add_outer,
     aligned_zeros,
     broadcast,
     copy,
@@ -20,7 +23,6 @@ from oneclass.models.numerics.simd import (
     load,
     store,
 )
-from oneclass.models.numerics.simd_tiles import add_outer
 
 GROUP = 32  # rows that share a pass over the columns, so that rows of the table are used again while in the cache
 COLUMNS = 1024  # columns of a pass: 4 KB of each row of the result
@@ -194,3 +196,71 @@ def _multiply(indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, table
         used, positions = as_read_only(used, np.uint32), as_read_only(positions, np.uint32)
         tiled_products(indptr, positions, values, used, table, get_num_threads(), out)
     return out
+
+
+class SparseTable(NamedTuple):
+    """A sparse table, CSR, as kernels take it; made once for a table that is read again and again.
+
+    Attributes:
+        indptr, indices, values: int64, int32 and float32, read-only.
+    """
+
+    indptr: np.ndarray
+    indices: np.ndarray
+    values: np.ndarray
+
+
+def sparse_times(histories: csr_matrix, table: csr_matrix, weights: np.ndarray | None = None) -> np.ndarray:
+    """H T, float32 (block, columns), dense: H (block, items) read as zeros and ones, T (items, columns) sparse.
+
+    Args:
+        weights: (entries of H,), what to read in place of the ones.
+    """
+    weights = np.ones(len(histories.indices), dtype=np.float32) if weights is None else weights
+    out = np.zeros((histories.shape[0], table.shape[1]), dtype=np.float32)
+    _add_sparse(
+        as_read_only(histories.indptr, np.int64),
+        as_read_only(histories.indices, np.int32),
+        as_read_only(weights, np.float32),
+        *sparse_table(table),
+        out,
+    )
+    return out
+
+
+def sparse_table(table: csr_matrix) -> SparseTable:
+    """The table as kernels take it: views, where its arrays have these types."""
+    indptr, indices = as_read_only(table.indptr, np.int64), as_read_only(table.indices, np.int32)
+    return SparseTable(indptr, indices, as_read_only(table.data, np.float32))
+
+
+def gram_times_vector(table: SparseTable, transposed: SparseTable, vector: np.ndarray) -> np.ndarray:
+    """T' T x, float32 (columns of T,), with the bits of two `tall_times`."""
+    between = np.zeros(len(table.indptr) - 1, dtype=np.float32)
+    out = np.zeros(len(vector), dtype=np.float32)
+    _add_rows(*transposed, as_read_only(vector, np.float32), between)
+    _add_rows(*table, between, out)
+    return out
+
+
+@njit(parallel=True, nogil=True, cache=True)
+def _add_sparse(indptr, indices, weights, table_indptr, table_indices, values, out):
+    for row in prange(len(out)):
+        total = out[row]
+        for entry in range(indptr[row], indptr[row + 1]):
+            item, weight = indices[entry], weights[entry]
+            for at in range(table_indptr[item], table_indptr[item + 1]):
+                total[np.uint64(element(table_indices, at))] += weight * element(values, at)
+
+
+@njit(nogil=True, cache=True, fastmath={"contract"})
+def _add_rows(indptr, indices, values, vector, out):
+    """out += T' x; rows where x is zero cost nothing.
+
+    `element`, and places without a sign, spare the loop a test for negative places, which takes as long again.
+    """
+    for row in range(len(vector)):
+        factor = vector[row]
+        if factor != 0:
+            for at in range(indptr[row], indptr[row + 1]):
+                out[np.uint64(element(indices, at))] += factor * element(values, at)

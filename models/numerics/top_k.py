@@ -29,34 +29,6 @@ def contains(ascending, value):
     return place >= 0 and ascending[place] == value
 
 
-@njit(cache=True)
-def select_largest(values, rank):
-    """The value of a rank; rank 1 is the largest. Reorders `values` so that the first `rank` are the largest.
-
-    Hoare's quickselect.
-    """
-    low, high, place = 0, len(values) - 1, rank - 1
-    while low < high:
-        pivot = values[(low + high) // 2]
-        left, right = low, high
-        while left <= right:
-            while values[left] > pivot:
-                left += 1
-            while values[right] < pivot:
-                right -= 1
-            if left <= right:
-                values[left], values[right] = values[right], values[left]
-                left += 1
-                right -= 1
-        if place <= right:
-            high = right
-        elif place >= left:
-            low = left
-        else:
-            break
-    return values[place]
-
-
 @njit(cache=True, nogil=True)
 def find_largest(values, count):
     """Return the places of the `count` largest values, int64, ascending; of equal values the first are taken.
@@ -67,7 +39,7 @@ def find_largest(values, count):
         return np.arange(len(values))
     if count <= 0:
         return np.empty(0, dtype=np.int64)
-    least, room = select_largest(values.copy(), count), count
+    least, room = np.partition(values, len(values) - count)[len(values) - count], count
     for value in values:
         room -= value > least
     places, at = np.empty(count, dtype=np.int64), 0
@@ -209,7 +181,7 @@ def top_n_threshold(scores, history, n):
             seen += 1
         for group in range(NUM_GROUPS):
             maxima[group] = max(maxima[group], some[group])  # a NaN is never above
-    return np.nextafter(select_largest(maxima, n), np.float32(-np.inf))
+    return np.nextafter(np.partition(maxima, NUM_GROUPS - n)[NUM_GROUPS - n], np.float32(-np.inf))
 
 
 @njit(cache=True, nogil=True)

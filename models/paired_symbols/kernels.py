@@ -33,11 +33,15 @@ from oneclass.models.numerics.simd import (
     join_halves,
     load,
     load_like,
+    load_tile,
     pad_width,
+    plus_products,
+    plus_rows,
+    plus_squared_rows,
     put,
     store,
+    store_tile,
 )
-from oneclass.models.numerics.simd_tiles import load_tile, plus_products, plus_rows, plus_squared_rows, store_tile
 from oneclass.models.numerics.threads import NUMBA_CONFIG
 
 EDGES_PER_BATCH = 32  # edges that are worked on together

@@ -38,8 +38,11 @@ from scipy.sparse import csr_matrix
 from oneclass.models.distributed import UserBlock, UserBlocks, partition_users
 from oneclass.models.fit_options import FitOptions
 from oneclass.models.memory_estimates import FitCost, LogSize
-from oneclass.models.numerics.adjacency import copy_pattern
-from oneclass.models.numerics.partition import partition_evenly, partition_shards
+from oneclass.models.numerics.adjacency import (
+    copy_pattern,
+    partition_evenly,
+    partition_shards,
+)
 from oneclass.models.numerics.simd import pad_width
 from oneclass.models.random_graph.inference import (
     ITEM_BIAS,

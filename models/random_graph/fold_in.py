@@ -9,8 +9,10 @@ from oneclass.models.negatives.sampling import (
     draw_user_negatives,
     negative_starts,
 )
-from oneclass.models.numerics.adjacency import Adjacency
-from oneclass.models.numerics.partition import partition_shards
+from oneclass.models.numerics.adjacency import (
+    Adjacency,
+    partition_shards,
+)
 from oneclass.models.numerics.random_numbers import GOLDEN, mix, purpose
 from oneclass.models.numerics.simd import pad_width
 from oneclass.models.random_graph.inference import USER_FACTORS, PrecisionPosterior, VertexPosterior

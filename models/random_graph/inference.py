@@ -15,8 +15,12 @@ from scipy.special import gammaln, psi
 
 from oneclass.models.fit_options import Start, copy_rows
 from oneclass.models.negatives.sampling import build_alias_table, draw_negatives, negative_starts
-from oneclass.models.numerics.adjacency import Adjacency, copy_pattern, transpose
-from oneclass.models.numerics.partition import partition_shards
+from oneclass.models.numerics.adjacency import (
+    Adjacency,
+    copy_pattern,
+    partition_shards,
+    transpose,
+)
 from oneclass.models.numerics.random_numbers import normals
 from oneclass.models.random_graph.kernels import edge_bound, pack, sum_bias_parameters, update_factors
 

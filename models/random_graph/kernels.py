@@ -32,12 +32,16 @@ from oneclass.models.numerics.simd import (
     element,
     horizontal_sums,
     load,
+    load_tile,
     pad_width,
+    plus_products,
+    plus_rows,
+    plus_squared_rows,
     put,
     scale,
     store,
+    store_tile,
 )
-from oneclass.models.numerics.simd_tiles import load_tile, plus_products, plus_rows, plus_squared_rows, store_tile
 
 # As in numpy, division by zero is no error: its test would keep loops from being vectorized.
 OPTIONS: dict[str, Any] = {"cache": True, "fastmath": FAST, "error_model": "numpy", "nogil": True}

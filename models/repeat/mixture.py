@@ -85,7 +85,7 @@ class RepeatMixture(Combination[RepeatMixtureSettings]):
             new = empty.clone().fit(interactions, options.for_component())
         self.components = [again.fit(interactions), new]
         self.coefficients = PRIOR
-        earlier, later = hold_out_window(interactions, again.parameters["window"])
+        earlier, later = hold_out_window(interactions, self.components[0].parameters["window"])
         rows = active_rows(earlier, later)
         if len(rows):
             rows = rows[:: -(-len(rows) // MAX_USERS)]

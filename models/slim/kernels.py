@@ -11,7 +11,6 @@ import numpy as np
 from numba import njit, prange
 
 from oneclass.models.numerics.gram import add_row
-from oneclass.models.numerics.top_k import select_largest
 
 DENSE_RATIO = 4  # a row of the Gram matrix is stored dense if more than one in so many of its elements is not zero
 FIRST_ACTIVE = 16  # items in the first active set; later the set at most doubles at a time
@@ -203,7 +202,7 @@ def _admit(state, items, place, active, l1, tolerance, buffer):
             gains[count] = slope * slope / curvature[at]
             count += 1
     room = max(FIRST_ACTIVE, active)
-    least = select_largest(gains[:count], room) if count > room else np.float32(0.0)
+    least = np.partition(gains[:count], count - room)[count - room] if count > room else np.float32(0.0)
     rows = active
     for at in range(active + 1, width):
         slope = gradient[at] - l1

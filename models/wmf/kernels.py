@@ -18,6 +18,8 @@ from oneclass.models.numerics.random_numbers import normal, stream
 from oneclass.models.numerics.simd import (
     F32_WIDTH,
     ROWS,
+    add_outer,
+    add_products,
     add_rows,
     add_scaled,
     aligned_zeros,
@@ -26,7 +28,6 @@ from oneclass.models.numerics.simd import (
     dot_rows,
     scale,
 )
-from oneclass.models.numerics.simd_tiles import add_outer, add_products
 
 PARTS = 16  # runs of rows, each with a Gram matrix of its own; these are added in order
 BATCH = 64  # rows whose outer products are added at a time

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse import csr_matrix
 
+from oneclass.models.numerics.adjacency import partition_rows
 from oneclass.models.numerics.matmul import as_read_only
-from oneclass.models.numerics.partition import partition_rows
 from oneclass.models.numerics.random_numbers import purpose
 from oneclass.models.numerics.simd import aligned_zeros, pad_width
 from oneclass.models.numerics.validation import row_sums

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from oneclass.models.numerics.partition import partition_rows
+from oneclass.models.numerics.adjacency import partition_rows
 
 LINES_PER_FILE, MAX_FILES = 25_000_000, 4
 EDGES_PER_BLOCK = 1 << 20

@@ -16,7 +16,7 @@ from oneclass.models.binary_matrix.inference import (
 from oneclass.models.binary_matrix.kernels import LANES
 from oneclass.models.binary_matrix.model import BinaryMatrix
 from oneclass.models.binary_matrix.sampling import STRATEGIES, EntrySampler
-from oneclass.models.numerics.partition import partition_evenly
+from oneclass.models.numerics.adjacency import partition_evenly
 from oneclass.models.numerics.simd import pad_width
 
 SETTINGS = BinaryMatrixSettings(factors=3, user_variance=0.7, item_variance=0.4, passes=30)

@@ -23,8 +23,10 @@ from oneclass.models.negatives.like_probability import (
     sigmoid,
 )
 from oneclass.models.negatives.sampling import build_alias_table, draw_negatives
-from oneclass.models.numerics.adjacency import copy_pattern
-from oneclass.models.numerics.partition import partition_shards
+from oneclass.models.numerics.adjacency import (
+    copy_pattern,
+    partition_shards,
+)
 from oneclass.models.paired_symbols.model import PairedSymbols, PairedSymbolsSettings
 from oneclass.models.random_graph.model import RandomGraph, RandomGraphSettings
 from oneclass.tasks.demo.story import TRAITS, DemoSettings, simulate_likes

@@ -14,8 +14,10 @@ from oneclass.models.negatives.sampling import (
     draw_negatives,
     histogram_power,
 )
-from oneclass.models.numerics.adjacency import copy_pattern
-from oneclass.models.numerics.partition import partition_shards
+from oneclass.models.numerics.adjacency import (
+    copy_pattern,
+    partition_shards,
+)
 from oneclass.models.numerics.threads import kernel_threads
 from oneclass.models.paired_symbols.model import PairedSymbols, PairedSymbolsSettings
 from oneclass.models.random_graph.model import RandomGraph, RandomGraphSettings

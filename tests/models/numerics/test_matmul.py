@@ -5,8 +5,17 @@ import pytest
 from scipy.sparse import csr_matrix
 
 from oneclass.models.numerics import matmul
-from oneclass.models.numerics.matmul import COLUMNS, GROUP, TILE, dense_times, pattern_times, tall_times
-from oneclass.models.numerics.sparse_products import gram_times_vector, sparse_table, sparse_times
+from oneclass.models.numerics.matmul import (
+    COLUMNS,
+    GROUP,
+    TILE,
+    dense_times,
+    gram_times_vector,
+    pattern_times,
+    sparse_table,
+    sparse_times,
+    tall_times,
+)
 from oneclass.models.numerics.threads import kernel_threads
 
 SHAPES = [(1, 1), (GROUP + 1, COLUMNS + 3), (2 * GROUP, 7), (9, 2 * TILE), (5, TILE + 1), (20, 1)]

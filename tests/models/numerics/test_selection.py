@@ -6,27 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oneclass.models.numerics.constrained_top_k import Constraints, select_top_items
-from oneclass.models.numerics.top_k import contains, find_largest, first_above, select_largest, top_contributions
-
-VALUES = st.lists(st.integers(-5, 5), min_size=1, max_size=40)
+from oneclass.models.numerics.top_k import contains, find_largest, first_above, top_contributions
 
 
 @settings(max_examples=50, deadline=None)  # the first example compiles
-@given(VALUES, st.data())
-def test_it_is_the_value_at_its_rank(values, data):
-    values = np.array(values, dtype=np.float32)
-    rank = data.draw(st.integers(1, len(values)))
-    assert select_largest(values.copy(), rank) == np.sort(values)[::-1][rank - 1]
-
-
-def test_nothing_is_lost_and_the_front_holds_the_largest():
-    values = np.random.default_rng(1).random(1_000).astype(np.float32)
-    front = values.copy()
-    assert select_largest(front, 100) == front[:100].min() == np.sort(values)[900]
-    np.testing.assert_array_equal(np.sort(front), np.sort(values))
-
-
-@settings(max_examples=50, deadline=None)
 @given(st.lists(st.sampled_from([-np.inf, 0.0, 0.5, 2.0, 3.0]), max_size=40), st.data())
 def test_the_largest_are_those_of_a_stable_sort_by_place(values, data):
     values = np.array(values, dtype=np.float64)

@@ -5,16 +5,18 @@ import pytest
 from numba import njit
 from numpy.testing import assert_allclose, assert_array_equal
 
-from oneclass.models.numerics import simd, simd_tiles
+from oneclass.models.numerics import simd
 from oneclass.models.numerics.simd import (
     F32_WIDTH,
     ROWS,
     add_halves,
     broadcast,
     load,
+    load_tile,
+    plus_products,
     store,
+    store_tile,
 )
-from oneclass.models.numerics.simd_tiles import load_tile, plus_products, store_tile
 
 
 def draw_numbers(size: int, dtype: type = np.float32, seed: int = 0) -> np.ndarray:
@@ -77,7 +79,7 @@ def gain_of_pair(target, at, stride, source, left, left_at, right, half):
 
 @njit
 def add_outer(*arguments):
-    simd_tiles.add_outer(*arguments)
+    simd.add_outer(*arguments)
 
 
 @pytest.mark.parametrize("half", [False, True])
@@ -105,7 +107,7 @@ def test_outer_products_are_added_to_a_tile(count):
 
 @njit
 def add_products(*arguments):
-    simd_tiles.add_products(*arguments)
+    simd.add_products(*arguments)
 
 
 @pytest.mark.parametrize("width", [F32_WIDTH, 3 * F32_WIDTH])
@@ -123,8 +125,8 @@ def row_sums(out, table, places, at, factor):
     zero = broadcast(np.float32(0))
     nothing = (zero, zero, zero, zero, zero, zero, zero, zero)
     rows = simd.eight(places, 1)
-    plain = simd_tiles.plus_rows(nothing, table, rows, at, load(factor, 0))
-    both = simd_tiles.plus_squared_rows(plain, table, rows, at, load(factor, 0))
+    plain = simd.plus_rows(nothing, table, rows, at, load(factor, 0))
+    both = simd.plus_squared_rows(plain, table, rows, at, load(factor, 0))
     store(out, 0, simd.horizontal_sums(plain))
     store(out, 8, simd.horizontal_sums(both))
 

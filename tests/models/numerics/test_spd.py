@@ -11,8 +11,8 @@ from oneclass.models.numerics.cholesky import (
     solve_in_rows,
     solve_with_pivot_floor,
 )
+from oneclass.models.numerics.gram_inverse import invert_lower
 from oneclass.models.numerics.simd import F32_WIDTH, F64_WIDTH, aligned_zeros, pad_width
-from oneclass.models.numerics.spd_inverse import invert_lower
 
 
 def positive_definite(size):

@@ -17,8 +17,8 @@ from threadpoolctl import ThreadpoolController, threadpool_info
 from oneclass import ItemKNN
 from oneclass.models.graph_filter import model
 from oneclass.models.graph_filter.graph import DenseSquare
-from oneclass.models.numerics import matmul, spd_inverse
-from oneclass.models.numerics.partition import partition_by_budget, partition_evenly, partition_rows, partition_shards
+from oneclass.models.numerics import gram_inverse, matmul
+from oneclass.models.numerics.adjacency import partition_by_budget, partition_evenly, partition_rows, partition_shards
 from oneclass.models.numerics.threads import (
     NUMBA_CONFIG,
     kernel_threads,
@@ -106,8 +106,8 @@ def test_fits_call_blas_on_one_thread(two_blas_threads, monkeypatch):
 
         monkeypatch.setattr(module, name, watched)
 
-    watch(spd_inverse, "_inverse")
-    spd_inverse.invert_lower(np.eye(3, dtype=np.float32))
+    watch(gram_inverse, "_inverse")
+    gram_inverse.invert_lower(np.eye(3, dtype=np.float32))
     watch(model, "top_eigenvectors")
     likes = csr_matrix(np.random.default_rng(0).random((20, 10)) < 0.4, dtype=np.float32)
     model.GraphFilter(model.GraphFilter.Settings(low_pass=0.5, vectors=2)).fit(likes)
