@@ -146,8 +146,9 @@ def _search_components(
     blend = _component_settings(lists, result.weights, settings)
     blended = metrics.mean_and_error(result.cross_validated)
     alone = float(result.alone[result.best].mean())
-    gain = metrics.compare_paired(result.cross_validated, result.alone[result.best])
-    gain_in_s = metrics.compare_paired(result.cross_validated_mean_rank, result.mean_rank_alone)
+    fitted_folds = len(parts) if is_folded else 1
+    gain = metrics.compare_paired(result.cross_validated, result.alone[result.best], fitted_folds)
+    gain_in_s = metrics.compare_paired(result.cross_validated_mean_rank, result.mean_rank_alone, fitted_folds)
     best = f"{lists[result.best][0][0].name}/{lists[result.best][1]}"
     gains = [f"{of.difference:+.4f} ± {of.standard_error or 0.0:.4f}" for of in (gain, gain_in_s)]
     figures = f"{metric} {blended.value:.4f} by cross-validation, {best} alone {alone:.4f} ({', S '.join(gains)})"

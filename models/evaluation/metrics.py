@@ -134,17 +134,23 @@ def average_over_users(values: dict[str, np.ndarray]) -> dict[str, Mean]:
     return means | {name: Mean(point, None, len(ranks)) for name, point in points}
 
 
-def compare_paired(first: np.ndarray, second: np.ndarray) -> Comparison:
+def compare_paired(first: np.ndarray, second: np.ndarray, folds: int = 1) -> Comparison:
     """The paired t-test between two arrays of values, (users,) each, in the same order of users; NaN are left out.
 
     Equal arrays have a p-value of 1; arrays that differ by a constant have a p-value of 0.
+
+    Args:
+        folds: how many folds the users are in. Models of J folds share training users, so that their values depend on
+            each other: the variance 1 / J of a mean over folds is taken as 1 / J + 1 / (J - 1), where the second is
+            that of the test over the training users (Nadeau and Bengio 2003).
     """
     differences = _drop_missing(first - second)
     users = len(differences)
     difference = float(np.mean(differences))
     if users < 2:
         return Comparison(difference, None, None, users)
-    error = float(np.std(differences, ddof=1) / np.sqrt(users))
+    inflation = 1 + folds / (folds - 1) if folds > 1 else 1.0
+    error = float(np.std(differences, ddof=1) * np.sqrt(inflation / users))
     if error == 0:
         return Comparison(difference, 0.0, float(difference == 0), users)
     return Comparison(difference, error, float(2 * stdtr(users - 1, -abs(difference / error))), users)

@@ -270,7 +270,7 @@ def _ranked_lists(
             "%s %s/%s: %s %.4f over %d users", protocol, name, score, main, means[main].value, means[main].users
         )
         by_strata = list(strata.evaluate_strata(ranks.targets, item_likes))
-        yield RankedList(name, score, of_users, means, exposure.metrics(), bins, cells, by_strata)
+        yield RankedList(name, score, of_users, means, exposure.metrics(), bins, cells, by_strata, len(degrees.columns))
 
 
 def _of_part(gathered: Sequence[dict[str, list[EvalBatch]]], part: str) -> list[EvalBatch]:

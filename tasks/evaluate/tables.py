@@ -30,7 +30,7 @@ LEAVE_ONE_OUT_TABLES = (
 @dataclass(frozen=True)
 class RankedList:
     """One ranked list: its metrics for each test or validation user, their means, its list metrics, its ranks by
-    degree, and its metrics by strata.
+    degree, its metrics by strata, and the number of folds that the users are in.
     """
 
     model: str
@@ -41,6 +41,7 @@ class RankedList:
     bins: list[tuple[str, DegreeBin]]
     cells: list[DegreeCell]
     strata: list[StratumRow] = field(default_factory=list)
+    folds: int = 1
 
 
 def write_evaluation(
@@ -99,7 +100,7 @@ def compare_lists(ranked: list[RankedList]) -> Rows:
     rows = []
     for metric in [name for name in ranked[0].of_users if name in ranked[0].means] if len(ranked) > 1 else ():
         compared = [
-            (one, other, metrics.compare_paired(one.of_users[metric], other.of_users[metric]))
+            (one, other, metrics.compare_paired(one.of_users[metric], other.of_users[metric], one.folds))
             for one, other in combinations(ranked, 2)
             if _have_common_users(one.of_users[metric], other.of_users[metric])
         ]

@@ -274,7 +274,7 @@ def _compare_with_champion(
         error = float(np.hypot(challenger.standard_error or 0.0, before.standard_error or 0.0))
         how = f"against the validation users of the champion's own night, for {fault}"
     else:
-        paired = compare_paired(of_users[PROMOTION_METRIC], of_champion[PROMOTION_METRIC])
+        paired = compare_paired(of_users[PROMOTION_METRIC], of_champion[PROMOTION_METRIC], folds=len(splits))
         difference, error = paired.difference, paired.standard_error or 0.0
         how = f"over the same validation users ({paired.users:,}{describe_folds(len(splits))})"
         if before:
