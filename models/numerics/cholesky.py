@@ -1,7 +1,7 @@
 """Small systems with a symmetric positive definite matrix, solved inside kernels, each by one thread.
 
 The bits of fits depend on the order of the operations, so each form stays as it is. `solve` is for float64 systems of a
-few tens of rows; `factorize`, with `solve_factorized` or `invert_last_columns`, is for float32 matrices of up to a
+few tens of rows; `factorize` with `invert_last_columns` is for float32 matrices of up to a
 thousand rows. The inverse of a large matrix is in `models.numerics.gram_inverse`.
 """
 
@@ -17,7 +17,6 @@ from oneclass.models.numerics.simd import (
     add_outer,
     add_product,
     add_scaled,
-    dot,
     element,
     load,
     pad_width,
@@ -99,20 +98,6 @@ def invert_last_columns(factor, size, work, inverse):
     for row in range(n):
         for c in range(d):
             inverse[c, row] = work[row * width + c]
-
-
-@njit(cache=True, fastmath=STRICT)
-def solve_factorized(matrix, size, vector, half):
-    """vector = (U'U)^-1 vector; `half` is scratch, for U'^-1 vector."""
-    for row in range(size):
-        half[row] = vector[row] / matrix[row * size + row]
-        begin = row // F32_WIDTH * F32_WIDTH
-        add_scaled(vector, begin, -half[row], matrix, row * size + begin, size - begin)
-    vector[:size] = 0
-    for row in range(size - 1, -1, -1):
-        begin = row // F32_WIDTH * F32_WIDTH
-        known = dot(matrix, row * size + begin, vector, begin, size - begin)
-        vector[row] = (half[row] - known) / matrix[row * size + row]
 
 
 @njit(**PLAIN, forceinline=True)

@@ -13,7 +13,6 @@ order.
 import numpy as np
 from numba import njit, prange
 
-from oneclass.models.numerics.cholesky import factorize, solve_factorized
 from oneclass.models.numerics.random_numbers import normal, stream
 from oneclass.models.numerics.simd import (
     F32_WIDTH,
@@ -76,16 +75,16 @@ def sum_squares(table, width, out):
 
 
 @njit(cache=True, fastmath=FAST)
-def _allocate_edges(indptr, first, last, rows):
-    """Scratch arrays for the edges of any `rows` vertices in turn from `first` up to `last`.
+def _allocate_edges(indptr, first, last):
+    """Scratch arrays for the edges of any ROWS vertices in turn from `first` up to `last`.
 
     Returns:
         for each edge, where its row of the other side's table begins, int64; a_e; y_e; and one more number, float32.
     """
     most = 0
-    for start in range(first, last, rows):
+    for start in range(first, last, ROWS):
         room = 0
-        for vertex in range(start, min(start + rows, last)):
+        for vertex in range(start, min(start + ROWS, last)):
             room += -(-(indptr[vertex + 1] - indptr[vertex]) // ROWS) * ROWS
         most = max(most, room)
     return np.zeros(most, dtype=np.int64), aligned_zeros(most), aligned_zeros(most), aligned_zeros(most)
@@ -142,7 +141,7 @@ def _subtract_from_pulls(out, at, vector, table, edges, first, last, width):
 
 
 @njit(cache=True, fastmath=FAST, parallel=True, nogil=True)
-def conjugate_gradient(own, table, gram, graph, ridges, width, bounds, steps, values):
+def solve_rows(own, table, gram, graph, ridges, width, bounds, steps, values):
     """Improve every row of `own` by some steps of conjugate gradients.
 
     Takacs, Pilaszy and Tikk, "Applications of the conjugate gradient method for implicit feedback collaborative
@@ -163,7 +162,7 @@ def conjugate_gradient(own, table, gram, graph, ridges, width, bounds, steps, va
         for lane in range(0, width, F32_WIDTH):
             copy(by_lanes, lane * width + row * F32_WIDTH, gram, row * width + lane, F32_WIDTH)
     for run in prange(len(bounds) - 1):
-        edges = _allocate_edges(indptr, bounds[run], bounds[run + 1], ROWS)
+        edges = _allocate_edges(indptr, bounds[run], bounds[run + 1])
         ends, squares, of_group = np.zeros(ROWS + 1, dtype=np.int64), aligned_zeros(ROWS), aligned_zeros(ROWS)
         enough, total = aligned_zeros(ROWS), np.zeros(ROWS)
         x, residual = aligned_zeros(ROWS * width), aligned_zeros(ROWS * width)
@@ -203,49 +202,3 @@ def conjugate_gradient(own, table, gram, graph, ridges, width, bounds, steps, va
             for row in range(count):
                 copy(own, (first + row) * width, x, row * width, width)
                 values[first + row] = total[row]
-
-
-@njit(cache=True, fastmath=FAST)
-def _subtract_outer(matrix, table, edges, count, width, batch):
-    """matrix -= sum_e a_e v_e v_e', upper triangle."""
-    places, weights, _, _ = edges
-    for first in range(0, count, BATCH):
-        number = min(BATCH, count - first)
-        for edge in range(number):
-            row = places[first + edge]
-            copy(batch, 2 * edge * width, table, row, width)
-            scale(batch, (2 * edge + 1) * width, -weights[first + edge], table, row, width)
-        for row in range(0, width, ROWS):
-            for lane in range(row // F32_WIDTH * F32_WIDTH, width, F32_WIDTH):
-                at = row * width + lane
-                add_outer(matrix, at, width, batch, width + row, 2 * width, batch, lane, 2 * width, number)
-
-
-@njit(cache=True, fastmath=FAST, parallel=True, nogil=True)
-def solve_exactly(own, table, gram, graph, ridges, width, bounds, values):
-    """Solve the normal equations of every row of `own`, by Cholesky.
-
-    Args:
-        own, table, gram, graph, ridges, width, bounds: as of `conjugate_gradient`.
-        values: float64 (rows,), filled with x'A x - 2 y'x; NaN where A is not positive definite in float32.
-    """
-    indptr, others = graph[0], len(table) // width - 1
-    for run in prange(len(bounds) - 1):
-        edges = _allocate_edges(indptr, bounds[run], bounds[run + 1], 1)
-        matrix, batch = aligned_zeros(width * width), aligned_zeros(2 * BATCH * width)
-        x, y, half = aligned_zeros(width), aligned_zeros(width), aligned_zeros(width)
-        for vertex in range(bounds[run], bounds[run + 1]):
-            count, sound = _load_edges(edges, 0, graph, vertex, width, others), True
-            y[:] = 0
-            for edge in range(0, count, ROWS):
-                add_rows(y, 0, edges[2], edge, table, edges[0], edge, 0, width)
-            copy(x, 0, y, 0, width)
-            if count > 0:
-                scale(matrix, 0, np.float32(-1), gram, 0, width * width)
-                for row in range(width):
-                    matrix[row * width + row] -= ridges[vertex]
-                _subtract_outer(matrix, table, edges, count, width, batch)
-                sound = factorize(matrix, width)
-                solve_factorized(matrix, width, x, half)
-            copy(own, vertex * width, x, 0, width)
-            values[vertex] = -np.float64(dot(y, 0, x, 0, width)) if sound else np.nan  # A x = y

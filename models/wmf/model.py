@@ -21,8 +21,8 @@ A row's penalty is lambda (d + alpha0 others), on average lambda d (1 + alpha0 u
 
 While one side is fixed, each row of the other is a small linear system (eq. 4 of Hu, Koren and Volinsky,
 "Collaborative filtering for implicit feedback datasets", 2008), made of the row's own edges and of the Gram matrix of
-the fixed side. A fit takes some steps of conjugate gradients from the row of the last pass; unseen users get the exact
-solution.
+the fixed side. A fit takes some steps of conjugate gradients from the row of the last pass; for unseen users they go on
+from zero until the residual is rounding.
 """
 
 from time import perf_counter
@@ -62,7 +62,6 @@ SHRINKAGE = 0.08
 GROWTH = 0.75, 1.0  # with few and with many items
 TOLERANCE = 0.001  # a fit ends where a pass has moved the loss by less than this share
 STEPS = 3  # of conjugate gradients, for each row and pass
-EXACT = 0  # steps of conjugate gradients
 INITIAL_SCALE = 0.1  # sqrt(K) times the standard deviation of the factors before the first pass
 
 
@@ -200,12 +199,12 @@ class WMF(Model[WMFSettings]):
         return of_users, of_items
 
     def _fold_in(self, histories: csr_matrix) -> np.ndarray:
-        """Find the factors of users who were not in training, float32 (block, K): exact, with fixed items."""
+        """Find the factors of users who were not in training, float32 (block, K), with fixed items."""
         factors = self.params.factors
         of_users, systems = empty_table(histories.shape[0], factors), RowSystems(histories, self._loss(), None, None)
         of_items = self.compute_once("table", self._item_table)
         gram = self.compute_once("gram", lambda: systems.gram(of_items, factors))
-        systems.solve(of_users, of_items, factors, EXACT, gram)
+        systems.solve(of_users, of_items, factors, factors, gram)
         return factor_view(of_users, factors).copy()
 
     def _item_table(self) -> np.ndarray:

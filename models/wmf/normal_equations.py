@@ -10,7 +10,7 @@ from oneclass.models.numerics.matmul import as_read_only
 from oneclass.models.numerics.random_numbers import purpose
 from oneclass.models.numerics.simd import aligned_zeros, pad_width
 from oneclass.models.numerics.validation import row_sums
-from oneclass.models.wmf.kernels import PARTS, conjugate_gradient, draw_factors, gram_parts, solve_exactly, sum_squares
+from oneclass.models.wmf.kernels import PARTS, draw_factors, gram_parts, solve_rows, sum_squares
 
 
 def merge_explicit_negatives(
@@ -106,23 +106,19 @@ class RowSystems:
         """Solve every row of the table `own` while `other` is fixed; a row without an edge becomes zero.
 
         Args:
-            steps: of conjugate gradients from the old row; 0 for the exact solution.
+            steps: of conjugate gradients from the old row, at most.
             gram: `gram(other, factors)`, where it is known.
 
         Returns:
             The loss without its constant and without the penalty of the other side.
 
         Raises:
-            ValueError: a system of equations is not positive definite in float32, or a factor is not finite.
+            ValueError: a factor is not finite.
         """
         width = int(pad_width(factors))
         gram = self.gram(other, factors) if gram is None else gram
         values = np.zeros(len(self.penalties))
-        common = (own, other, gram, self.graph, self.penalties, width, self._partition_rows(width))
-        if steps > 0:
-            conjugate_gradient(*common, steps, values)
-        else:
-            solve_exactly(*common, values)
+        solve_rows(own, other, gram, self.graph, self.penalties, width, self._partition_rows(width), steps, values)
         if not np.isfinite(values).all():
             raise ValueError("wmf: the equations of a row cannot be solved in float32; raise regularization")
         return float((values if self.own is None else self.own * values).sum())

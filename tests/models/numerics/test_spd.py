@@ -7,12 +7,11 @@ from oneclass.models.numerics.cholesky import (
     factorize,
     invert_last_columns,
     solve,
-    solve_factorized,
     solve_in_rows,
     solve_with_pivot_floor,
 )
 from oneclass.models.numerics.gram_inverse import invert_lower
-from oneclass.models.numerics.simd import F32_WIDTH, F64_WIDTH, aligned_zeros, pad_width
+from oneclass.models.numerics.simd import F32_WIDTH, F64_WIDTH, pad_width
 
 
 def positive_definite(size):
@@ -84,17 +83,12 @@ def test_a_system_in_rows_is_solved_from_its_lower_triangle(size):
 
 
 @pytest.mark.parametrize("size", [16, 32, 64])
-def test_the_upper_factor_is_that_of_cholesky_and_solves(size):
-    whole, right = random_system(size)
+def test_the_upper_factor_is_that_of_cholesky(size):
+    whole, _ = random_system(size)
     matrix = laid_out(-whole, size)
     assert factorize(matrix, size)
     upper = np.triu(matrix[: size * size].reshape(size, size))
     np.testing.assert_allclose(upper, np.linalg.cholesky(whole).T, atol=3e-5)
-    vector, half = aligned_zeros(size), aligned_zeros(size)
-    vector[:] = right
-    solve_factorized(matrix, size, vector, half)
-    np.testing.assert_allclose(vector, np.linalg.solve(whole, right), atol=3e-5)
-    np.testing.assert_allclose(half, np.linalg.solve(np.linalg.cholesky(whole), right), atol=3e-5)
 
 
 @pytest.mark.parametrize("at", [0, 5, 17, 31])

@@ -11,12 +11,11 @@ from oneclass.models.numerics.threads import kernel_threads
 from oneclass.models.wmf.model import WMF, WMFSettings
 from oneclass.models.wmf.normal_equations import Loss, RowSystems, draw_factor_table, factor_view
 
-EXACT, TWO_STEPS = 0, 2  # steps of conjugate gradients
 LIKES = Loss(0.1, 0.005)
 TARGETS = Loss(0.1, 0.005, has_targets=True)  # the values of the matrix are the targets
 
 losses = pytest.mark.parametrize("loss", [LIKES, TARGETS], ids=["likes", "weak likes"])
-solvers = pytest.mark.parametrize("steps", [EXACT, TWO_STEPS], ids=["cholesky", "cg"])
+solvers = pytest.mark.parametrize("steps", [2, 40], ids=["two steps", "to the end"])
 
 
 @dataclass
@@ -90,15 +89,9 @@ def assert_close(found, expected, tolerance=1e-4):
 
 @losses
 @pytest.mark.parametrize("factors", [1, 16, 21, 130])
-def test_the_exact_solver_solves_the_normal_equations(loss, factors, long_tailed):
+def test_as_many_steps_as_factors_solve_the_normal_equations(loss, factors, long_tailed):
     given = draw_problem(long_tailed, loss, factors)
-    assert_close(next(given.half_passes(EXACT)), given.solved_users())
-
-
-@losses
-def test_conjugate_gradients_of_k_steps_are_the_exact_solution(loss, long_tailed):
-    given = draw_problem(long_tailed, loss)
-    assert_close(next(given.half_passes(21)), given.solved_users())
+    assert_close(next(given.half_passes(factors)), given.solved_users())
 
 
 @losses
@@ -133,7 +126,7 @@ def test_a_few_steps_reach_the_loss_of_exact_solutions(long_tailed, monkeypatch)
         assert [epoch.number for epoch in epochs] == list(range(1, 61))
         return epochs[-1].values["loss"]
 
-    assert last(3) == pytest.approx(last(EXACT), rel=2e-3)
+    assert last(3) == pytest.approx(last(20), rel=2e-3)
 
 
 def test_folding_in_solves_the_users_of_the_last_items(long_tailed):
@@ -151,11 +144,10 @@ def test_counts_are_not_read(long_tailed):
     np.testing.assert_array_equal(one, two)
 
 
-def test_equations_that_float32_cannot_solve_are_refused(monkeypatch):
-    monkeypatch.setattr("oneclass.models.wmf.model.STEPS", EXACT)
-    matrix = csr_matrix(np.ones((1, 1), dtype=np.float32))
+def test_factors_that_are_not_finite_are_refused(long_tailed, monkeypatch):
+    monkeypatch.setattr("oneclass.models.wmf.model.INITIAL_SCALE", 1e38)
     with pytest.raises(ValueError, match="raise regularization"):
-        WMF(WMFSettings(factors=64, regularization=1e-60)).fit(matrix)
+        WMF(factors=8).fit(long_tailed)
 
 
 def test_settings_left_to_the_log_follow_its_density(long_tailed):
