@@ -39,12 +39,6 @@ def test_probabilities_are_the_integral_over_all_sets(k):
         assert found[row] == pytest.approx(integrate_by_enumeration(means[row], deviations[row], k), abs=1e-6)
 
 
-def test_two_items_have_the_closed_form():
-    found = place_probabilities(np.array([[0.3, 0.1]]), np.array([[0.2, 0.05]]), 1)[0]
-    first = stats.norm.cdf((0.3 - 0.1) / math.hypot(0.2, 0.05))
-    assert found == pytest.approx([first, 1 - first], abs=1e-6)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("k", "spread"), [(1, 0.1), (5, 0.02), (8, 0.3)])
 def test_probabilities_are_the_shares_of_a_million_draws(k, spread):

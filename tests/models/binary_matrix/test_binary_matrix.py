@@ -223,30 +223,10 @@ def test_the_bound_rises_in_a_moving_average():
         assert average[-1] > average[0] + 0.05 * abs(average[0])
 
 
-def test_folding_in_maximises_the_bound_over_the_user(monkeypatch):
-    monkeypatch.setattr("oneclass.models.binary_matrix.model.FOLD_IN_STEPS", 300)
-    monkeypatch.setattr("oneclass.models.binary_matrix.model.FOLD_IN_TOLERANCE", 0.0)
+def test_a_training_user_folded_in_is_near_the_trained_one():
     x = draw_matrix(60, 40)
     model = BinaryMatrix(SETTINGS.model_copy(update={"passes": 300})).fit(x)
-    unseen = draw_matrix(4, 40, seed=9)
-    table = model.fold_in(unseen)
-    dense, y = Dense(model.q, SETTINGS), unseen.toarray()
-    width = table.shape[1] // 2
-    dense.u, dense.u_var = table[:, :3].astype(float), table[:, width : width + 3].astype(float)
-    middle = dense.bound(y)
-    for name in ("u", "u_var"):
-        array = getattr(dense, name)
-        for place in np.ndindex(array.shape):
-            step = 0.01 * np.sqrt(dense.u_var[place]) if name == "u" else 0.01 * array[place]
-            old, values = array[place], []
-            for sign in (1, -1):
-                array[place] = old + sign * step
-                values.append(dense.bound(y))
-            array[place] = old
-            curvature = 2 * middle - sum(values)
-            assert curvature > 0 and abs(values[0] - values[1]) < 0.2 * curvature
-    trained, folded = model.q.users[:, :3], model.fold_in(x)[:, :3]
-    assert np.corrcoef(trained.ravel(), folded.ravel())[0, 1] > 0.95
+    assert np.corrcoef(model.q.users[:, :3].ravel(), model.fold_in(x)[:, :3].ravel())[0, 1] > 0.95
 
 
 def test_scores_are_log_odds_and_the_probability_has_a_spread():
@@ -319,15 +299,6 @@ def test_the_maximum_is_that_of_updates_by_turns(scale, z, variance):
         mean, own = by_turns(items, row, z, variance, 3000)
         np.testing.assert_allclose(means[user], mean, rtol=2e-3, atol=2e-3 * np.abs(mean).max())
         np.testing.assert_allclose(variances[user], own, rtol=2e-3)
-
-
-def test_a_few_steps_come_closer_than_many_updates_by_turns():
-    items, likes = draw_problem(0.3)
-    best, _ = fold_in_naively(items, likes, (-5, 1e-6), 0.2)
-    few, _ = fold_in_naively(items, likes, (-5, 1e-6), 0.2, steps=5)
-    for user in range(1, len(likes)):
-        turned, _ = by_turns(items, likes[user], (-5, 1e-6), 0.2, 12)
-        assert np.abs(few[user] - best[user]).max() < 0.2 * np.abs(turned - best[user]).max()
 
 
 def test_less_noise_wants_larger_minibatches(monkeypatch):

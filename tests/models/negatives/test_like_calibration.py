@@ -3,7 +3,6 @@
 Negatives are drawn by popularity, independently of taste, and not from what a user considered and disliked,
 so that `like` tends to this ratio and not to the coin of the generative story. A tenth of the likes is left
 out of the fit; they are judged, mixed with fresh negatives of the model's own kind in the fit's proportion.
-`-s` prints the figures, those against the coin among them.
 """
 
 from typing import NamedTuple
@@ -36,21 +35,19 @@ DEMO = DemoSettings()
 
 
 class Halves(NamedTuple):
-    """The likes that are fitted on, those held out, the coins, and the true rate of the former."""
+    """The likes that are fitted on, those held out, and the true rate of the former."""
 
     train: csr_matrix
     held: tuple[np.ndarray, np.ndarray]
-    coin: np.ndarray
     like_rate: np.ndarray
 
 
 class Judged(NamedTuple):
-    """Of every judged pair: `like`, its standard deviation, true ratio, coin, and whether it was a like."""
+    """Of every judged pair: `like`, its standard deviation, true ratio, and whether it was a like."""
 
     like: np.ndarray
     spread: np.ndarray
     ratio: np.ndarray
-    coin: np.ndarray
     liked: np.ndarray
 
 
@@ -85,7 +82,7 @@ def halves():
     train = csr_matrix(edges, shape=(DEMO.users, DEMO.items))
     train.sort_indices()
     coin = 1 / (1 + np.exp(-(story.traits.users @ story.traits.items.T + story.traits.item_bias)))
-    return Halves(train, (users[~kept], items[~kept]), coin, KEPT * edge_probabilities(story) * coin)
+    return Halves(train, (users[~kept], items[~kept]), KEPT * edge_probabilities(story) * coin)
 
 
 def pair_likes(model, halves, negatives, negative_rate):
@@ -96,7 +93,7 @@ def pair_likes(model, halves, negatives, negative_rate):
     mean, spread = model.like(halves.train, users=np.arange(DEMO.users))
     ratio = halves.like_rate / (halves.like_rate + negative_rate)
     liked = np.arange(len(pairs[0])) < len(halves.held[0])
-    return Judged(mean[pairs], spread[pairs], ratio[pairs], halves.coin[pairs], liked)
+    return Judged(mean[pairs], spread[pairs], ratio[pairs], liked)
 
 
 def judge_random_graph(settings, halves):
@@ -134,10 +131,6 @@ FAST = "random_graph"
 def judged(request, halves):
     judging, settings, *limits = CASES[request.param]
     found = judging(settings, halves)
-    print(f"\n{request.param}: share of the Brier gain {brier_gain(found):.2f}")
-    for name, truth in (("ratio", found.ratio), ("coin", found.coin)):
-        error, cover = calibration_error(found.like, truth), share_covered(found, truth)
-        print(f"    against the {name}: calibration error {error:.3f}, inside 95 % intervals {cover:.2f}")
     return found, *limits
 
 
@@ -157,12 +150,6 @@ def brier_gain(judged):
 def share_covered(judged, truth):
     """Share of the judged pairs whose truth lies within 1.96 standard deviations of `like`."""
     return np.mean(np.abs(judged.like - truth) < 1.96 * judged.spread)
-
-
-@pytest.mark.slow
-def test_the_judged_pairs_come_at_the_true_ratio(judged):
-    found, *_ = judged
-    assert calibration_error(found.ratio, found.liked) <= 0.015
 
 
 @pytest.mark.slow

@@ -114,3 +114,9 @@ def random_case(factors, *, seed=0):
     parts = [copy_pattern(csr_matrix(part)) for part in (g, h & ~g, g.T, (h & ~g).T)]
     q = RandomGraphPosterior(random_side(rng, M, factors, clamped=True), random_side(rng, N, factors), taus)
     return q, HiddenGraph(*parts), g.astype(float), h.astype(float)
+
+
+def assert_side(side, expected):
+    """Assert that the arrays of one side are those of a dictionary."""
+    for name, array in expected.items():
+        np.testing.assert_allclose(getattr(side, name), array, rtol=2e-5, atol=2e-5, err_msg=name)

@@ -32,7 +32,15 @@ from tests.models.block_fits import (
     plant_traits,
     shorten_phases,
 )
-from tests.models.random_graph.dense_bound import random_side
+from tests.models.random_graph.dense_bound import (
+    assert_side,
+    dense_moments,
+    float_sides,
+    random_case,
+    random_side,
+    updated_biases,
+    updated_factors,
+)
 
 pytestmark = pytest.mark.slow  # kernels that only blocks of users need are compiled
 
@@ -123,113 +131,40 @@ def test_scores_serve_inside_a_fit_by_blocks(long_tailed, refreshed):
     )
 
 
-USERS, ITEMS = 40, 17
+BLOCKS = [slice(0, 7), slice(7, 20), slice(20, 30)]
 
 
 def draw_case(factors):
-    """q of both sides, and a hidden graph as dense g and h, (USERS, ITEMS); item 5 has no edge."""
-    rng = np.random.default_rng(factors)
-    g = rng.random((USERS, ITEMS)) < 0.3
-    h = g | (rng.random((USERS, ITEMS)) < 0.4)
-    g[:, 5] = h[:, 5] = False
-    return random_side(rng, USERS, factors), random_side(rng, ITEMS, factors), g, h
-
-
-def by_item(g, h, rows):
-    likes, negatives = (copy_pattern(csr_matrix(part[rows].T)) for part in (g, h & ~g))
-    return likes, negatives, partition_shards(likes[0])
-
-
-def table_of(users, rows):
-    return VertexPosterior(*(array[rows] for array in users.arrays)).table()
-
-
-def message_of(users, items, g, h, rows=slice(None)):
-    return sum_parameters(items.arrays, table_of(users, rows), *by_item(g, h, rows))
-
-
-def bias_message_of(users, items, g, h, rows=slice(None)):
-    return sum_bias_parameters(items.arrays, table_of(users, rows), *by_item(g, h, rows), 0.0)
-
-
-def pair_weights(users, items):
-    """2 lambda(xi) of every pair with xi by eq. 16, and E[u'v] + E[b_m]."""
-    u, v = users.mean.astype(float), items.mean.astype(float)
-    rest = u @ v.T + users.bias_mean[:, None]
-    variance = (u**2 + 1 / users.precision) @ (v**2 + 1 / items.precision).T - u**2 @ (v**2).T
-    variance += 1 / users.bias_precision[:, None] + 1 / items.bias_precision
-    xi = np.sqrt((rest + items.bias_mean) ** 2 + variance)
-    return (1 / (1 + np.exp(-xi)) - 0.5) / xi, rest
-
-
-def item_parameters(users, items, g, h):
-    """P and z of every item without the prior: (ITEMS, K + 1, K + 1) and (ITEMS, K + 1)."""
-    w = h * pair_weights(users, items)[0]
-    x = np.column_stack([users.mean, np.ones(USERS)]).astype(float)
-    second = x[:, :, None] * x[:, None, :]
-    second[:, range(x.shape[1] - 1), range(x.shape[1] - 1)] += 1 / users.precision
-    z = (h * (g - 0.5) - w * users.bias_mean[:, None]).T @ x
-    return np.einsum("mn,mij->nij", w, second), z
-
-
-def flatten_message(P, z):
-    """As a message lays them out."""
-    size = z.shape[1]
-    return np.concatenate([P[:, row, : row + 1] for row in range(size)] + [z], axis=1)
+    """A posterior, dense g and h, and by block of users: the packed users, and the graph by item."""
+    q, _, g, h = random_case(factors)
+    q.users = random_side(np.random.default_rng(1), len(g), factors)  # biases that are not clamped
+    sums = []
+    for rows in BLOCKS:
+        table = VertexPosterior(*(array[rows] for array in q.users.arrays)).table()
+        likes, negatives = (copy_pattern(csr_matrix(part[rows].T)) for part in (g, h - g))
+        sums.append((table, likes, negatives, partition_shards(likes[0])))
+    users, items = float_sides(q)
+    return q.items, sums, (items, users, g.T, h.T, np.sqrt(dense_moments(users, items)[1]).T)
 
 
 @pytest.mark.parametrize("factors", [1, 6, 15, 20])
-def test_a_message_is_the_natural_parameters_of_equations_15_and_21(factors):
-    users, items, g, h = draw_case(factors)
-    message = message_of(users, items, g, h)
-    assert message.dtype == np.float32 and message.shape == (ITEMS, message_size(factors))
-    assert message_size(factors) == (factors + 1) * (factors + 2) // 2 + factors + 1
-    np.testing.assert_allclose(message, flatten_message(*item_parameters(users, items, g, h)), rtol=2e-5, atol=2e-5)
-    assert not message[5].any()
-
-
-def test_messages_of_blocks_add_up_to_that_of_all_users():
-    users, items, g, h = draw_case(6)
-    blocks = [slice(0, 7), slice(7, 30), slice(30, 40)]
-    for make, within in ((message_of, 1e-5), (bias_message_of, 1e-9)):
-        total = sum(make(users, items, g, h, rows).astype(float) for rows in blocks)
-        np.testing.assert_allclose(total, make(users, items, g, h), rtol=within, atol=within)
-
-
-def test_a_message_for_biases_is_the_sums_of_equation_19():
-    users, items, g, h = draw_case(6)
-    w, rest = pair_weights(users, items)
-    message = bias_message_of(users, items, g, h)
-    np.testing.assert_allclose(message[:, 0], (h * w).sum(0), rtol=2e-5)
-    np.testing.assert_allclose(message[:, 1], (h * (g - 0.5 - w * rest)).sum(0), rtol=2e-5, atol=2e-5)
-
-
 @pytest.mark.parametrize("step", [1.0, 0.3])
-def test_items_move_by_equations_17_and_18(step):
-    users, items, g, h = draw_case(6)
-    P, z = item_parameters(users, items, g, h)
-    total = flatten_message(P, z)
-    z = (z - P[:, :, -1] * items.bias_mean[:, None])[:, :6]
-    omega, eta = items.precision.astype(float), items.mean.copy()
-    P = step * (P[:, :6, :6] + 1.7 * np.eye(6)) + (1 - step) * np.stack([np.diag(one) for one in omega])
-    mean = np.linalg.solve(P, (step * z + (1 - step) * omega * eta)[..., None])[..., 0]
-    held = items.bias_mean.copy(), items.bias_precision.copy()
-    update_item_factors(items, total, 1.7, step)
-    np.testing.assert_allclose(items.mean, mean, rtol=2e-5, atol=2e-5)
-    np.testing.assert_allclose(items.precision, np.diagonal(P, axis1=1, axis2=2), rtol=2e-5)
-    for got, right in zip((items.bias_mean, items.bias_precision), held, strict=True):
-        np.testing.assert_array_equal(got, right)
+def test_by_the_messages_of_blocks_items_move_by_equations_15_to_18(factors, step):
+    items, of_blocks, dense = draw_case(factors)
+    messages = [sum_parameters(items.arrays, *parts) for parts in of_blocks]
+    for message in messages:
+        assert message.dtype == np.float32 and message.shape == (len(items.mean), message_size(factors))
+        assert not message[5].any()  # an item without an edge
+    update_item_factors(items, sum(message.astype(float) for message in messages), 1.7, step)
+    assert_side(items, updated_factors(*dense, 1.7, step))
 
 
-@pytest.mark.parametrize("fixed_rows", [0, 25, USERS], ids=["all fresh", "some fresh", "none fresh"])
-def test_biases_move_by_equation_19_whichever_messages_say_it(fixed_rows):
-    users, items, g, h = draw_case(6)
-    w, rest = pair_weights(users, items)
-    old = items.bias_precision.astype(float)
-    precision = 0.3 * ((h * w).sum(0) + 0.6) + 0.7 * old
-    mean = (0.3 * (h * (g - 0.5 - w * rest)).sum(0) + 0.7 * old * items.bias_mean) / precision
-    fixed = message_of(users, items, g, h, slice(0, fixed_rows)).astype(float)
-    fresh = [bias_message_of(users, items, g, h, slice(fixed_rows, USERS))]
-    update_item_biases(items, fixed, fresh, 0.6, 0.3)
-    np.testing.assert_allclose(items.bias_precision, precision, rtol=2e-5)
-    np.testing.assert_allclose(items.bias_mean, mean, rtol=2e-5, atol=2e-5)
+@pytest.mark.parametrize("fixed", [0, 2, 3], ids=["all fresh", "some fresh", "none fresh"])
+def test_biases_move_by_equation_19_whichever_messages_say_it(fixed):
+    items, of_blocks, dense = draw_case(6)
+    total = np.zeros((len(items.mean), message_size(6)))
+    for parts in of_blocks[:fixed]:
+        total += sum_parameters(items.arrays, *parts)
+    fresh = [sum_bias_parameters(items.arrays, *parts, 0.0) for parts in of_blocks[fixed:]]
+    update_item_biases(items, total, fresh, 0.6, 0.3)
+    assert_side(items, updated_biases(*dense, 0.6, 0.3))
