@@ -169,10 +169,7 @@ def _run_with_prefect(command: types.ModuleType, name: str, given: Any, debug: b
 
 
 def _run_alone(run: Any, given: Any, debug: bool) -> str:
-    """Run a command without loading Prefect or watching for signals."""
-    for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGTERM, signal.SIG_DFL)):
-        if signal.getsignal(number) is _exit_at_once:
-            signal.signal(number, usual)
+    """Run a command without loading Prefect."""
     with warnings.catch_warnings():
         warnings.simplefilter("default" if debug else "ignore")  # the output has what matters
         return run(given)
@@ -215,12 +212,4 @@ def build_script() -> App:
 def _run_program(build: Any, arguments: Sequence[str]) -> NoReturn:
     open_closed_streams()
     escape_unencodable()
-    # Loading the modules of a run takes seconds; until then a signal ends the process at once.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _exit_at_once)
     raise SystemExit(run_app(build(), arguments))
-
-
-def _exit_at_once(number: int, frame: types.FrameType | None) -> NoReturn:
-    print(f"\nInterrupted by {signal.Signals(number).name}.", file=sys.stderr, flush=True)
-    os._exit(128 + number)

@@ -3,8 +3,7 @@
 from dataclasses import dataclass, field
 
 from oneclass.flows.commands import run_as_program
-from oneclass.flows.parameters import DatasetParameters
-from oneclass.tasks.errors import InputError
+from oneclass.flows.parameters import Count, DatasetParameters
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,7 +18,7 @@ class ExplainParameters(DatasetParameters):
 
     user: str
     item: list[str] = field(default_factory=list[str])
-    n: int = 10
+    n: Count = 10
 
 
 def explain(given: ExplainParameters) -> str:
@@ -31,8 +30,6 @@ def explain(given: ExplainParameters) -> str:
     from oneclass.tasks.explain.explanation import explain_user
 
     dataset_home, _ = given.find_home()
-    if given.n < 1:
-        raise InputError(f"--n {given.n}: must be at least 1.")
     explanation = explain_user(dataset_home, given.user, top=given.n, item_ids=given.item)
     page = views.write_user_page(dataset_home, explanation)
     return f"{views.format_explanation(explanation)}\n\nPage: {page}"

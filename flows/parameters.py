@@ -13,6 +13,7 @@ from datetime import date
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 from cyclopts import Parameter, Token
+from cyclopts.validators import Number
 from docstring_parser import parse
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ def _split_names(kind: Any, tokens: Sequence[Token]) -> list[str]:
 Assignments = Annotated[
     dict[str, Any], Parameter(name="--set", accepts_keys=False, n_tokens=-1, converter=_parse_assignments)
 ]
+Count = Annotated[int, Parameter(validator=Number(gte=1))]
 Names = Annotated[list[str], Parameter(n_tokens=-1, converter=_split_names)]
 
 

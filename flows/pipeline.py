@@ -158,19 +158,16 @@ def fit_to_machine(
     """Leave out the default models whose fit on one of the training matrices `logs` is too large for the machine.
 
     Raises:
-        InputError: the user named a model that is too large, or `publish.model` is one.
+        InputError: a model that the user named, or `publish.model`, is too large.
     """
     available = capacity.available_memory(executor)
+    named = {name: of for name, of in run.models.items() if not run.substitutes or name == run.publish.model}
+    capacity.refuse_large_models(named, logs, available)
     if not run.substitutes:
-        capacity.refuse_large_models(run.models, logs, available)
         return run
-    models = capacity.choose_default_models(run.home, run_id, run.models, run.substitutes, logs, available)
-    if run.publish.model is not None and run.publish.model not in models:
-        raise InputError(
-            f"setting publish.model = {run.publish.model}: is too large for this machine; the log has the reason. "
-            f"Choose one of {', '.join(models)}, or give the run more memory."
-        )
-    return replace(run, models=models)
+    default = {name: of for name, of in run.models.items() if name not in named}
+    chosen = capacity.choose_default_models(run.home, run_id, default, run.substitutes, logs, available)
+    return replace(run, models=named | chosen)
 
 
 def _tune_settings(

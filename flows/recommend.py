@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from oneclass.flows.commands import run_as_program
-from oneclass.flows.parameters import DatasetParameters
+from oneclass.flows.parameters import Count, DatasetParameters
 from oneclass.tasks.errors import InputError
 
 
@@ -29,7 +29,7 @@ class RecommendParameters(DatasetParameters):
 
     user: str | None = None
     item: list[str] = field(default_factory=list[str])
-    n: int | None = None
+    n: Count | None = None
     placement: str | None = None
     where: str | None = None
     list_: Annotated[Literal["popular", "trending", "new"] | None, Parameter(name="--list")] = None
@@ -42,8 +42,6 @@ def recommend(given: RecommendParameters) -> str:
     """Recommendations from what is published, for a user of the logs or for any history, or a list for everybody."""
     if sum([given.user is not None, bool(given.item), given.list_ is not None]) != 1:
         raise InputError("--user, --item and --list: give one of them.")
-    if given.n is not None and given.n < 1:
-        raise InputError(f"--n {given.n}: must be at least 1.")
     from oneclass.tasks.recommend import load, text
 
     home, dataset = given.find_home()

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from oneclass.flows.commands import run_as_program
-from oneclass.flows.parameters import DatasetParameters
+from oneclass.flows.parameters import Count, DatasetParameters
 from oneclass.tasks.errors import InputError
 
 
@@ -24,7 +24,7 @@ class ServeParameters(DatasetParameters):
     port: int = 8765
     host_names: list[str] = field(default_factory=list[str])
     api_key_file: str | None = None
-    workers: int = 1
+    workers: Count = 1
     access_log: str | None = None
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from oneclass.flows.commands import run_as_program
-from oneclass.flows.parameters import Assignments, DatasetParameters
+from oneclass.flows.parameters import Assignments, Count, DatasetParameters
 from oneclass.tasks.errors import InputError
 
 
@@ -23,7 +23,7 @@ class TuneParameters(DatasetParameters):
     """
 
     model: str
-    trials: int = 50
+    trials: Count = 50
     protocol: str | None = None
     settings: Assignments = field(default_factory=dict[str, Any])
 
@@ -40,8 +40,6 @@ def tune(given: TuneParameters) -> str:
 
     dataset_home, dataset = given.find_home()
     check_model(given.model)
-    if given.trials < 1:
-        raise InputError(f"--trials {given.trials}: must be at least 1.")
     if given.protocol is not None:
         check_protocol(given.protocol)
     fixed = nest_keys(given.settings)

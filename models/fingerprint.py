@@ -10,9 +10,9 @@ import hashlib
 import inspect
 from pathlib import Path
 
-from oneclass.models import base, numba_cache
+from oneclass.models import base
 from oneclass.models.base import Model
-from oneclass.models.numba_cache import PACKAGE
+from oneclass.models.numba_cache import PACKAGE, digest_of
 
 SHARED = {"attributes", "degrees", "evaluation", "negatives", "numerics"} | {  # packages, and modules beside them
     *(
@@ -42,7 +42,12 @@ def fingerprint_model(model: type[Model], package: Path = PACKAGE) -> str:
 
 def fingerprint_file(file: Path) -> str:
     """Return the digest of a file and of all of `models/`."""
-    return _with_file(file, numba_cache.source_digest())
+    return _with_file(file, _digest_models())
+
+
+@functools.cache
+def _digest_models() -> str:
+    return digest_of(PACKAGE.rglob("*.py"), PACKAGE)
 
 
 def _with_file(file: Path, digest: str) -> str:
@@ -52,4 +57,4 @@ def _with_file(file: Path, digest: str) -> str:
 def _source_digest(package: Path, names: set[str]) -> str:
     """Return the digest of the source of these packages and modules."""
     files = [file for file in package.rglob("*.py") if file.relative_to(package).parts[0].removesuffix(".py") in names]
-    return numba_cache.digest_of(files, package)
+    return digest_of(files, package)

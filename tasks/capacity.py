@@ -96,15 +96,11 @@ def choose_default_models(
     for name, settings in models.items():
         chosen |= added if name == DENSE_MODEL else {}
         chosen |= {} if name in reasons else {name: settings}
-    record_left_out(home, run_id, reasons, {name: of.model_dump(mode="json") for name, of in added.items()})
-    return chosen
-
-
-def record_left_out(home: Home, run_id: str, reasons: Mapping[str, str], added: Mapping[str, object]) -> None:
-    """Log which models are left out, and record them and those that take their place among the run's settings."""
     for name, reason in reasons.items():
         logger.warning("%s: %s is left out: %s", home.dataset, name, reason)
-    changed = {"models": {**dict.fromkeys(reasons), **added}, "left_out": reasons}
+    more = {name: of.model_dump(mode="json") for name, of in added.items()}
+    changed = {"models": {**dict.fromkeys(reasons), **more}, "left_out": reasons}
     with warehouse.open_warehouse(home) as connection:
         merge = "update operations.runs set settings = json_merge_patch(settings, ?) where run_id = ?"
         connection.execute(merge, [json.dumps(changed), run_id])
+    return chosen

@@ -65,7 +65,7 @@ def submit_fits(home: Home, plan: FitPlan, executor: Executor = LOCAL) -> dict[s
         if previous or cost.coordinator_bytes:
             pending[split] = LOCAL.submit(*call, previous, executor)
         else:
-            pending[split] = executor.submit(*call, label=f"{model}: train on {split}", memory=cost.bytes)
+            pending[split] = executor.submit(*call, label=f"{model}: train on {split}")
     return pending
 
 

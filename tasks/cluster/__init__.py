@@ -32,20 +32,17 @@ class Executor(SerialExecutor):
     its result is requested.
 
     Attributes:
-        worker_memory: the largest memory declared by a worker, in bytes; None unless every worker declares it.
+        worker_memory: the memory of the smallest worker, in bytes; None if a worker has no limit.
     """
 
     worker_memory: int | None = None
 
-    def submit(
-        self, function: Callable[..., Any], /, *arguments: Any, label: str = "call", memory: int = 0
-    ) -> PendingCall:
+    def submit(self, function: Callable[..., Any], /, *arguments: Any, label: str = "call") -> PendingCall:
         """Submit `function(*arguments)`, which may run again if its worker dies.
 
         Args:
             function: a module-level function; on a worker a `Home` among its arguments has that worker's threads.
             label: the call's name on Dask's dashboard and in errors.
-            memory: approximate bytes that the call needs, which its worker must have declared.
         """
         return PendingCall(partial(function, *arguments))
 
@@ -70,15 +67,11 @@ def imap(
 
     Args:
         function, label: as in `Executor.submit`.
-        memory: approximate bytes that each call needs.
+        memory: approximate bytes that each call needs in this process.
         serial: in this process, run one call at a time on all threads.
     """
-    memory = memory or [0] * len(calls)
-    pending = [
-        executor.submit(function, home, *call, label=label, memory=size)
-        for call, size in zip(calls, memory, strict=True)
-    ]
-    fitting = home.limits.memory // max(1, *memory) if calls else 0
+    pending = [executor.submit(function, home, *call, label=label) for call in calls]
+    fitting = home.limits.memory // max([1, *memory]) if calls else 0
     count = 1 if serial or executor is not LOCAL else parallel_calls(home.limits.threads, min(len(pending), fitting))
     if count == 1:
         return (call.result() for call in pending)

@@ -10,7 +10,6 @@ import concurrent.futures
 import contextlib
 import functools
 import importlib.metadata
-import itertools
 import logging
 import os
 import pickle
@@ -40,7 +39,6 @@ from oneclass.tasks.stores.home import Home
 
 logger = logging.getLogger(__name__)
 
-MEMORY = "memory"  # the name of the workers' resource, in bytes
 MEMORY_SHARE = 0.8  # of the machine's memory, shared by a run's own workers
 CONNECT_SECONDS = 30.0  # timeout for the scheduler, and again for its first worker
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -57,35 +55,26 @@ class DaskExecutor(Executor):
     Args:
         client: client of a cluster whose workers have been checked.
         home: with an absolute path, and the threads of a call.
-        worker_memory: as in `Executor`; this process runs calls that need more.
     """
 
     def __init__(self, client: distributed.Client, home: Home, worker_memory: int | None) -> None:
-        self.worker_memory = worker_memory
-        self._client, self._context, self._count = client, (find_versions(), home), itertools.count()
+        self._client, self._home, self.worker_memory = client, home, worker_memory
 
-    def submit(
-        self, function: Callable[..., Any], /, *arguments: Any, label: str = "call", memory: int = 0
-    ) -> PendingCall:
+    def submit(self, function: Callable[..., Any], /, *arguments: Any, label: str = "call") -> PendingCall:
         """As in `Executor`."""
-        if self.worker_memory is not None and memory > self.worker_memory:
-            needed, largest = resources.format_size(memory), resources.format_size(self.worker_memory)
-            text = "%s needs about %s, no worker has more than %s: run by the coordinator"
-            logger.warning(text, label, needed, largest)
-            return super().submit(function, *arguments)
-        reserved = {MEMORY: memory} if memory and self.worker_memory is not None else None
-        return self._send(label, function, arguments, resources=reserved, priority=-next(self._count))
+        return self._send(label, function, arguments)
 
     def map(self, function: Callable[..., Any], calls: Sequence[tuple[Any, ...]]) -> list[Any]:
         """As in `BlockExecutor`; takes precedence over waiting submitted calls."""
-        label = function.__name__.strip("_").replace("_", " ")
-        pending = [self._send(f"{label} {number}", function, call) for number, call in enumerate(calls)]
+        pending = [self._send(function.__name__.strip("_"), function, call, priority=1) for call in calls]
         return [call.result() for call in pending]
 
-    def _send(self, label: str, function: Callable[..., Any], call: tuple[Any, ...], **options: Any) -> PendingCall:
-        pickled, key = pickle.dumps((function, call)), f"{label}-{uuid.uuid4().hex}"
-        future = self._client.submit(run_call, *self._context, pickled, key=key, pure=False, **options)
-        return PendingCall(partial(_wait, label, future))
+    def _send(self, label: str, function: Callable[..., Any], call: tuple[Any, ...], priority: int = 0) -> PendingCall:
+        # Dask would unpickle arguments, and import their modules, in the thread of its event loop.
+        arguments, key = (find_versions(), self._home, pickle.dumps((function, call))), f"{label}-{uuid.uuid4().hex}"
+        return PendingCall(
+            partial(_wait, label, self._client.submit(run_call, *arguments, key=key, pure=False, priority=priority))
+        )
 
 
 def _wait(label: str, future: "distributed.Future[Any]") -> Any:
@@ -118,31 +107,34 @@ def open_cluster(cluster: int | str, home: Home) -> Generator[DaskExecutor]:
     """
     logging.getLogger("distributed").setLevel(logging.ERROR)
     home.spill.mkdir(parents=True, exist_ok=True)
-    home, scheduler, threads = home.absolute(), cluster, 0
-    option = f"--dask {cluster}" if isinstance(cluster, str) else f"--workers {cluster}"
+    home, option = home.absolute(), f"--{'dask' if isinstance(cluster, str) else 'workers'} {cluster}"
     with contextlib.ExitStack() as stack:
         if isinstance(cluster, str):
             _require_encryption(cluster)
+            scheduler = cluster
         elif cluster > 0:
-            threads = max(1, home.limits.threads // cluster)
-            scheduler = stack.enter_context(_start_workers(home, cluster, threads))
+            scheduler = stack.enter_context(_start_workers(home, cluster))
         else:
             raise InputError(f"{option}: start at least one worker.")
         try:
             client = stack.enter_context(distributed.Client(scheduler, timeout=CONNECT_SECONDS))
         except (OSError, ValueError, TypeError, TimeoutError) as error:
             raise InputError(f"{option}: no scheduler answers there ({error}).") from error
-        cores, memory = _check_workers(client, option, home)
-        home = replace(home, limits=replace(home.limits, threads=threads or cores))
+        workers, cores = _check_workers(client, option, home)
+        if isinstance(cluster, str):
+            memory = min(info["memory_limit"] for info in workers) or None
+        else:
+            cores = max(1, home.limits.threads // cluster)
+            memory = int(MEMORY_SHARE * resources.memory_limit() / cluster)
+        home = replace(home, limits=replace(home.limits, threads=cores))
         client.forward_logging("oneclass", logging.INFO)
-        declared = "" if memory is None else f", up to {resources.format_size(memory)} each"
-        text = "%d workers with %d threads each%s; dashboard: %s"
-        count = len(client.scheduler_info(n_workers=-1)["workers"])
-        logger.info(text, count, home.limits.threads, declared, client.dashboard_link)
+        size = "" if memory is None else f" and {resources.format_size(memory)}"
+        text = "%d workers with %d threads%s each; dashboard: %s"
+        logger.info(text, len(workers), cores, size, client.dashboard_link)
         yield DaskExecutor(client, home, memory)
 
 
-def _start_workers(home: Home, workers: int, threads: int) -> distributed.LocalCluster:
+def _start_workers(home: Home, workers: int) -> distributed.LocalCluster:
     """Start a cluster on the loopback interface that only this process and its workers can talk to.
 
     Dask's ports take code from anyone who reaches them, so each connection needs the run's temporary certificate. Its
@@ -157,9 +149,8 @@ def _start_workers(home: Home, workers: int, threads: int) -> distributed.LocalC
             host="127.0.0.1",
             security=True,
             dashboard_address="127.0.0.1:8787",
-            memory_limit=0,  # Dask would kill a worker that exceeds it; calls declare their memory instead
-            resources={MEMORY: int(MEMORY_SHARE * resources.memory_limit() / workers)},
-            env={"NUMBA_NUM_THREADS": str(threads)},
+            memory_limit=0,  # Dask would kill a worker that exceeds it
+            env={"NUMBA_NUM_THREADS": str(max(1, home.limits.threads // workers))},
             # A signal to the run's process group would end the workers, which Dask would restart.
             preload=["import os; os.setpgid(0, 0)"],
             local_directory=str(home.spill),
@@ -177,11 +168,8 @@ def _require_encryption(address: str) -> None:
         )
 
 
-def _check_workers(client: distributed.Client, option: str, home: Home) -> tuple[int, int | None]:
-    """Check every connected worker.
-
-    Returns:
-        The cores that each worker may use, and the largest declared memory, or None if a worker declares none.
+def _check_workers(client: distributed.Client, option: str, home: Home) -> tuple[list[dict[str, Any]], int]:
+    """Return what Dask tells of each worker, and the cores that each may use.
 
     Raises:
         InputError: there is no worker, or one is incompatible.
@@ -190,19 +178,17 @@ def _check_workers(client: distributed.Client, option: str, home: Home) -> tuple
         client.wait_for_workers(1, timeout=CONNECT_SECONDS)
     except TimeoutError as error:
         raise InputError(f"{option}: the scheduler has no worker. Start some with `dask worker ADDRESS`.") from error
-    workers, of_host = client.scheduler_info(n_workers=-1)["workers"], Counter[str]()
+    workers = client.scheduler_info(n_workers=-1)["workers"]
     reasons: Any = client.run(find_incompatibility, find_versions(), home, on_error="return")
     for address, info in workers.items():
-        of_host[info["host"]] += 1
         reason = reasons.get(address)
         if info["nthreads"] != 1:
             reason = f"it has {info['nthreads']} Dask threads; start it with --nthreads 1: each call uses all cores"
         if reason:
             raise InputError(f"{option}: worker {address} cannot be used: {reason}.")
     cores: Any = client.run(resources.available_cores, workers=list(workers))
-    threads = min(cores[address] // of_host[info["host"]] for address, info in workers.items())
-    declared = [info["resources"].get(MEMORY) for info in workers.values()]
-    return max(1, threads), None if None in declared else int(max(declared))
+    of_host = Counter(info["host"] for info in workers.values())
+    return list(workers.values()), max(1, min(cores[one] // of_host[of["host"]] for one, of in workers.items()))
 
 
 @functools.cache
@@ -225,8 +211,7 @@ def find_incompatibility(versions: Mapping[str, str], home: Home) -> str:
 def run_call(versions: Mapping[str, str], home: Home, pickled: bytes) -> Any:
     """Run a pickled call (function, arguments) on a worker, one at a time.
 
-    The worker is checked before each call, since it may have joined late. Dask would unpickle arguments, and import
-    their modules, in the thread of its event loop.
+    The worker is checked before each call, since it may have joined late.
 
     Args:
         home: replaces a home among the arguments; it has the threads of a call.
@@ -237,15 +222,11 @@ def run_call(versions: Mapping[str, str], home: Home, pickled: bytes) -> Any:
     with _call_lock:
         if reason := find_incompatibility(versions, home):
             raise ClusterUnavailable(f"worker {distributed.get_worker().address} cannot be used: {reason}.")
-        leave_logs_to_dask()
+        # Dask forwards this worker's log records to the coordinator, and nothing else handles them.
+        os.environ |= {"PREFECT_LOGGING_EXTRA_LOGGERS": "", "PREFECT_LOGGING_TO_API_ENABLED": "false"}
+        oneclass = logging.getLogger("oneclass")
+        oneclass.propagate = False
+        oneclass.setLevel(logging.INFO)
         function, arguments = pickle.loads(pickled)
         with home.writing(), limit_threads(home.limits.threads):
             return function(*(home if isinstance(value, Home) else value for value in arguments))
-
-
-def leave_logs_to_dask() -> None:
-    """Have only Dask handle this worker's log records, which it forwards to the coordinator."""
-    os.environ |= {"PREFECT_LOGGING_EXTRA_LOGGERS": "", "PREFECT_LOGGING_TO_API_ENABLED": "false"}
-    logger = logging.getLogger("oneclass")
-    logger.propagate = False
-    logger.setLevel(logging.INFO)

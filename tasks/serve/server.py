@@ -29,10 +29,8 @@ def run_service(
     """Print the address, and answer until told to end; the arguments are those of `flows.serve`.
 
     Raises:
-        InputError: the address, the access log or the number of workers cannot be used.
+        InputError: the address or the access log cannot be used.
     """
-    if workers < 1:
-        raise InputError(f"--workers {workers}: must be at least 1.")
     watcher = PublicationWatcher(root, dataset)
     app = create_app(watcher, Home(root, dataset), rules, open_access_log(access_log))
     with _open_socket(host, port) as server_socket:

@@ -48,7 +48,7 @@ def test_a_history_of_known_and_unknown_items_is_answered(asked, capsys):
         (["--user", "nobody"], "user nobody: is not among the"),
         (["--user", "7", "--item", "1"], "--user, --item and --list: give one of them"),
         ([], "--user, --item and --list: give one of them"),
-        (["--user", "7", "--n", "0"], "--n 0: must be at least 1"),
+        (["--user", "7", "--n", "0"], "Must be >= 1"),
         (["--user", "7", "--dataset", "ml-latest-smal"], "unknown. Did you mean ml-latest-small?"),
         (
             ["--user", "7", "--dataset", "demo"],

@@ -48,23 +48,6 @@ def test_what_does_not_end_in_its_own_time_is_ended(number, status):
     assert said.count("Interrupted by") == 1 and signal.Signals(number).name in said
 
 
-LOADING = """
-from oneclass.flows import commands
-def build_app(name):
-    print("ready", flush=True)
-    import time
-    time.sleep(60)  # as what a run needs is loaded
-commands.build_app = build_app
-commands.run_as_program("backfill")
-"""
-
-
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_command_signalled_before_its_start_says_so(number, status):
-    said = said_when_told(LOADING, number, status)
-    assert said.strip() == f"Interrupted by {signal.Signals(number).name}."
-
-
 DROPPED = """
 import gc, signal, weakref
 from oneclass.flows import signals

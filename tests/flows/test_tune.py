@@ -140,7 +140,7 @@ def split_home(tmp_path_factory, prefect_server, ratings):
     [
         (["--model", "bpr_uniforn"], "model bpr_uniforn: unknown. Did you mean bpr_uniform?"),
         (["--model", "popularity"], "--model popularity: has no settings to tune. Models that have:"),
-        ([*BPR, "--trials", "0"], "--trials 0: must be at least 1."),
+        ([*BPR, "--trials", "0"], "for --trials. Must be >= 1."),
         ([*BPR, "--protocol", "leave_two_out"], "protocol leave_two_out: unknown"),
         ([*BPR, "--protocol", "given"], "--protocol given: the latest run has no split of it; it has strong_gener"),
         (

@@ -7,7 +7,6 @@ import pkgutil
 import shutil
 import subprocess
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -179,12 +178,10 @@ def test_a_kill_while_saving_leaves_the_machine_code_that_was_there(tmp_path, mo
     assert cache.load("a") == "code of a" and cache.load("b") is None
 
 
-def test_machine_code_of_another_source_is_not_read_nor_after_a_flush(tmp_path):
+def test_machine_code_of_another_source_is_not_read(tmp_path):
     cache = caching.IndexDataCacheFile(str(tmp_path), "kernel", "stamp")
     cache.save("a", "code of a")
     assert caching.IndexDataCacheFile(str(tmp_path), "kernel", "another").load("a") is None
-    cache.flush()  # `recompile` calls it
-    assert cache.load("a") is None
 
 
 def test_other_libraries_kernels_stay_where_numba_puts_them(tmp_path):
@@ -192,20 +189,6 @@ def test_other_libraries_kernels_stay_where_numba_puts_them(tmp_path):
     file.write_text("import numba\n")
     assert numba_cache.ModelsLocator.from_function(lambda: None, str(file)) is None
     assert numba_cache.ModelsLocator.from_function(lambda: None, "<ipython-input-1>") is None
-
-
-def test_versions_long_unused_are_deleted(tmp_path, monkeypatch):
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-    used, edited, old = (f"models-{digit * 16}" for digit in "123")
-    for name in [edited, old, "models-notes"]:
-        (tmp_path / name).mkdir()
-    monkeypatch.setattr(numba_cache, "source_digest", lambda: "1" * 16)
-    long_ago = time.time() - (numba_cache.MAX_UNUSED_DAYS + 1) * 24 * 3600
-    for name in [used, old, "models-notes"]:
-        (tmp_path / name).mkdir(exist_ok=True)
-        os.utime(tmp_path / name, (long_ago, long_ago))
-    assert numba_cache.folder.__wrapped__() == tmp_path / used  # it was not used for long, and is now
-    assert {folder.name for folder in tmp_path.iterdir()} == {used, edited, "models-notes"}
 
 
 def list_modules():

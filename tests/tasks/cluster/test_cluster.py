@@ -29,7 +29,7 @@ from oneclass.tasks.cluster import open_executor
 from oneclass.tasks.errors import ClusterUnavailable, InputError, OneclassError
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import SplitPlan, split
-from oneclass.tasks.stores import warehouse
+from oneclass.tasks.stores import resources, warehouse
 from oneclass.tasks.tuning.auto import SearchRequest, tune
 from tests.conftest import two_tastes
 from tests.tasks.cluster import calls
@@ -147,24 +147,16 @@ def test_a_worker_with_several_threads_of_dask_is_refused(own_cluster, home):
         pass
 
 
-def test_what_declares_more_memory_than_any_worker_has_is_made_by_the_coordinator(home, caplog):
-    with open_executor(1, home) as executor:
-        assert executor.submit(calls.identify_worker, home, memory=10**15, label="mrf_dense").result()[0] == os.getpid()
-        assert executor.submit(calls.identify_worker, home, memory=10**6, label="slim").result()[0] != os.getpid()
-    assert "mrf_dense needs about 1000000.0 GB" in caplog.text
-
-
-def test_two_that_need_most_of_a_workers_memory_do_not_meet_there(own_cluster, home, tmp_path):
-    own_cluster.worker("--nthreads", "1", "--resources", "memory=100")
-    own_cluster.worker("--nthreads", "1", "--resources", "memory=1000")
+def test_a_worker_has_the_memory_that_dask_says_it_has(own_cluster, home):
+    with open_executor(2, home) as executor:
+        assert executor.worker_memory == int(0.8 * resources.memory_limit() / 2)
+    for size in ("3GB", "2GB"):
+        own_cluster.worker("--nthreads", "1", "--memory-limit", size)
     with open_cluster(own_cluster, home) as executor:
-        small = executor.submit(calls.identify_worker, home, memory=50, label="small")
-        large = [
-            executor.submit(calls.record_slowly, home, tmp_path / "began", 0.5, memory=600, label=f"large {number}")
-            for number in (1, 2)
-        ]
-        assert len({call.result() for call in large}) == 1
-        assert small.result()
+        assert executor.worker_memory == 2 * 10**9
+    own_cluster.worker("--nthreads", "1", "--memory-limit", "0")
+    with open_cluster(own_cluster, home) as executor:
+        assert executor.worker_memory is None
 
 
 def test_the_workers_of_a_run_end_with_it_however_it_ends(home):

@@ -114,8 +114,7 @@ class InAnyOrder:
     def __init__(self, seed):
         self.random, self.submitted, self.run = random.Random(seed), [], 0
 
-    def submit(self, function, *arguments, label, memory):
-        assert memory > 0
+    def submit(self, function, *arguments, label):
         self.submitted.append(pickle.dumps((function, arguments)))
         return LOCAL.submit(self.answer, len(self.submitted) - 1)
 
@@ -147,9 +146,6 @@ def test_the_tables_do_not_depend_on_the_cut_nor_on_the_order_of_the_calls(demo,
     assert len(executor.submitted) == len(SHORT) * (8 + 1 + 1)  # of 295, 30 and 32 users, by 40
 
 
-DECLARED = 1_800_000  # bytes; room for a block of a few users of K = 100
-
-
 @pytest.fixture
 def digest(home):
     two_tastes(home)
@@ -165,7 +161,7 @@ def random_graph(**settings):
 def little(tmp_path_factory):
     """A cluster of one worker."""
     with start_cluster(tmp_path_factory.mktemp("cluster")) as cluster:
-        cluster.worker("--nthreads", "1", "--resources", f"memory={DECLARED}")
+        cluster.worker("--nthreads", "1", "--memory-limit", "0")
         yield cluster
 
 
