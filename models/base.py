@@ -8,6 +8,7 @@ need is imported when it is used: answers by ids (`models.by_id`), and the score
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -197,7 +198,8 @@ class Model(Estimator[SettingsT], ABC):
     def similar_items(self, items: Any, n: int = 10) -> Any:
         """Find the n items most similar to each, (ids, similarities) as of `recommend`; by ids, if fitted on such."""
         with self._limit_threads():
-            return _load("similar_items").find_similar_items(self, items, n)
+            find = partial(_load("similar_items").find_similar_items, self, n=n)
+            return find(items) if self.ids is None else self.ids.name_similar(items, find)
 
     def item_vectors(self) -> np.ndarray | None:
         """Return the items' factors, float32 (items, K); None if the model has none."""

@@ -84,11 +84,7 @@ class AnswersById:
         return pl.concat(frames)
 
     def name_similar(self, items: Any, find: Any) -> pl.DataFrame:
-        """Return `item_id`, `rank`, `similar_item_id` and `similarity`.
-
-        Args:
-            find: returns the columns and similarities of columns, as `Model.similar_items`.
-        """
+        """Return `item_id`, `rank`, `similar_item_id` and `similarity`; `find` returns both of columns."""
         columns, ids = self.table.columns(items), self.table.item_ids
         found, similarities = find(columns)
         row, rank = np.nonzero(found >= 0)

@@ -8,7 +8,6 @@ from collections.abc import Iterator, MutableMapping
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
-from pathlib import Path
 
 from oneclass.models.base import Model
 
@@ -95,13 +94,3 @@ MODELS = ModelRegistry(
         "blend": "oneclass.models.blend.model:Blend",
     }
 )
-
-
-def load_model(name: str, folder: Path, *, threads: int = 1) -> Model:
-    """Load the fitted model that was saved in a folder.
-
-    Raises:
-        KeyError: the name is unknown.
-        ValueError: the folder holds another model.
-    """
-    return MODELS[name].load(folder, threads=threads)

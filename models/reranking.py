@@ -72,16 +72,8 @@ def _add_signs(indptr, indices, seed, purpose, sums, totals):
                     row[bit] += signs[bit]
 
 
-def rerank(
-    candidates: np.ndarray,
-    scores: np.ndarray,
-    vectors: np.ndarray,
-    n: int,
-    *,
-    strength: float,
-    picks: int | None = None,
-) -> np.ndarray:
-    """Pick n candidates for each user, for relevance and variety.
+def rerank(candidates: np.ndarray, scores: np.ndarray, vectors: np.ndarray, n: int, *, strength: float) -> np.ndarray:
+    """Pick each user's candidates one after another, for relevance and variety; the first n make the list.
 
     Args:
         candidates: int32 (block, N), rows of `vectors`, best first, padded with -1 at the end.
@@ -89,13 +81,11 @@ def rerank(
         vectors: float32 (items, K), rows of length 1 or 0 (`unit_rows`).
         n: length of the lists.
         strength: t, from 0 (the order of the scores) to 1 (variety alone).
-        picks: how many to pick, n by default; more put candidates for a list of n in order.
 
     Returns:
-        int64 (block, picks): positions among the user's candidates, in the order of the picks; -1 where there are no
-        more.
+        int64 (block, N): positions among the user's candidates, in the order of the picks; -1 where there are no more.
     """
-    picked = np.full((len(candidates), n if picks is None else picks), -1, dtype=np.int64)
+    picked = np.full(candidates.shape, -1, dtype=np.int64)
     _rerank_rows(
         np.ascontiguousarray(candidates, dtype=np.int32),
         np.ascontiguousarray(scores, dtype=np.float32),
@@ -133,9 +123,7 @@ def scale_relevance(scores):
 
 @njit(cache=True, nogil=True, fastmath={"contract"})
 def similarity(vectors, one, other):
-    """(1 + v_i . v_j) / 2 of two items, summed in the order of the factors; 1 of an item with itself."""
-    if one == other:
-        return 1.0
+    """(1 + v_i . v_j) / 2 of two items, summed in the order of the factors."""
     product = 0.0
     for factor in range(vectors.shape[1]):
         product += np.float64(vectors[one, factor]) * np.float64(vectors[other, factor])
@@ -146,7 +134,7 @@ def similarity(vectors, one, other):
 def _pick(columns, relevance, vectors, strength, n, picked):
     count, weight = len(columns), 2.0 * strength / max(n - 1, 1)
     sums, is_left = np.zeros(count), np.ones(count, dtype=np.bool_)
-    for rank in range(min(len(picked), count)):
+    for rank in range(count):
         best, best_value = -1, -np.inf
         for place in range(count):
             value = (1.0 - strength) * relevance[place] - weight * sums[place]
@@ -193,8 +181,7 @@ def select_diverse_items(
         )
     candidates, values = select_top_items(scores, indptr, indices, sets, plain, CANDIDATES_PER_PLACE * n)
     candidates = np.where(np.isfinite(values), candidates, -1)
-    every = candidates.shape[1]
-    picks = rerank(candidates, values, vectors, n, strength=strength, picks=every)
+    picks = rerank(candidates, values, vectors, n, strength=strength)
     users, places = np.nonzero(picks >= 0)
     in_order = scores - scores.max(axis=1, keepdims=True) - 1  # of the others, all below zero
     in_order[users, candidates[users, picks[users, places]]] = picks.shape[1] - places

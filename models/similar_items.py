@@ -8,24 +8,14 @@ from oneclass.models.numerics.matmul import dense_times, normalize_columns
 from oneclass.models.numerics.validation import single_item_histories
 
 
-def find_similar_items(model: Any, items: Any, n: int) -> Any:
-    """Find the n items most similar to each, by the cosine of their vectors.
+def find_similar_items(model: Any, items: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Find the n items most similar to each of some columns, by the cosine of their vectors.
 
     A model without `item_vectors` uses the scores of a history of that one item: the weights of an item-item model.
 
-    Args:
-        items: int (block,), columns; item ids, if the model was fitted on such.
-
     Returns:
         (ids, similarities): int32 and float32, (block, n), as `Model.recommend` gives them.
-        By ids: a frame of `item_id`, `rank`, `similar_item_id`, `similarity`.
     """
-    if model.ids is not None:
-        return model.ids.name_similar(items, lambda columns: _find_columns(model, columns, n))
-    return _find_columns(model, items, n)
-
-
-def _find_columns(model: Any, items: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
     alone = single_item_histories(items, model.item_count)
     if (vectors := model.item_vectors()) is None:
         scores = model.scores(alone)

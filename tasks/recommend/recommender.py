@@ -9,8 +9,8 @@ import numpy as np
 import polars as pl
 from scipy.sparse import csr_matrix
 
-from oneclass.models import registry
 from oneclass.models.numerics.sequential_histories import with_event_ages
+from oneclass.models.registry import MODELS
 from oneclass.models.reranking import project_items
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.recommend import ranking
@@ -73,7 +73,7 @@ class Recommender:
         self.seen = published_model.seen_choice(record)
         self.items, self.users = published.items, published.users
         self._histories, self._lists = published.histories, published.lists
-        self.fitted = registry.load_model(published.model, published.fit, threads=threads)
+        self.fitted = MODELS[published.model].load(published.fit, threads=threads)
         self._reads_order = self.fitted.settings.reads_order
         self.companion = self._load_companion(published)
         self.rules = PublishedRules(published)
@@ -82,9 +82,11 @@ class Recommender:
     def _load_companion(self, published: PublishedModel) -> Companion | None:
         if published.companion is None and not has_like(self.model):
             return None
-        other = published.companion
-        model = registry.load_model(*other, threads=self.fitted.threads) if other else self.fitted
-        return Companion(model, Calibrations.load(published.like_calibrations))
+        fitted = self.fitted
+        if published.companion:
+            name, folder = published.companion
+            fitted = MODELS[name].load(folder, threads=fitted.threads)
+        return Companion(fitted, Calibrations.load(published.like_calibrations))
 
     def recommend(
         self,

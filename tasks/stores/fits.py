@@ -16,8 +16,9 @@ from pathlib import Path
 import numpy as np
 
 from oneclass import sql
-from oneclass.models import fingerprint, registry
+from oneclass.models import fingerprint
 from oneclass.models.base import Model
+from oneclass.models.registry import MODELS
 from oneclass.models.settings import ModelSettings
 from oneclass.tasks.errors import OneclassError
 from oneclass.tasks.stores import checksums, publications, warehouse
@@ -59,7 +60,7 @@ def compute_fit_key(matrices: str, model: str, settings: ModelSettings, seed: in
     Args:
         matrices: digest of the matrices to fit on.
     """
-    kind = registry.MODELS[model]
+    kind = MODELS[model]
     kinds = [kind, *settings.find_components()]
     libraries = ["numpy", "scipy", "numba"] + ["torch"] * any(one.extra == "neural" for one in kinds)
     versions = {name: checksums.library_version(name) for name in libraries}
@@ -137,7 +138,7 @@ def load_fit(home: Home, model: str, digest: str) -> Model:
     """
     folder = fit_folder(home, model, digest)
     checksums.load_checked_facts(folder, RECORD_FILE)
-    return registry.load_model(model, folder, threads=home.limits.threads)
+    return MODELS[model].load(folder, threads=home.limits.threads)
 
 
 def checkpoint_folder(home: Home, model: str, digest: str) -> Path:

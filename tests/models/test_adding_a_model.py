@@ -42,7 +42,7 @@ def run_contract(folder: Path, code: str) -> subprocess.CompletedProcess:
 def test_the_documented_model_keeps_the_contract(tmp_path):
     done = run_contract(tmp_path, CODE)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert int(re.search(r"(\d+) passed", done.stdout)[1]) > 20
+    assert int(re.search(r"(\d+) passed", done.stdout)[1]) >= 20
 
 
 MODULE = '''
@@ -63,13 +63,13 @@ TRIED = """
 import tempfile
 import numpy as np
 from scipy.sparse import csr_matrix
-from oneclass.models.registry import MODELS, load_model
+from oneclass.models.registry import MODELS
 from oneclass.models import fingerprint
 
 likes = csr_matrix(np.eye(4) + np.eye(4, k=1))
 with tempfile.TemporaryDirectory() as folder:
     MODELS["newest"](seed=1).fit(likes).save(folder)
-    print(load_model("newest", folder).recommend(likes, 1)[0].ravel().tolist())
+    print(MODELS["newest"].load(folder).recommend(likes, 1)[0].ravel().tolist())
 digest = fingerprint.fingerprint_model(MODELS["newest"])
 print("newest" in MODELS, MODELS["popularity"].__module__, len(digest))
 """

@@ -20,7 +20,7 @@ from oneclass.models.item_knn import ItemKNN
 from oneclass.models.numerics import validation
 from oneclass.models.numerics.validation import count_item_degrees
 from oneclass.models.popularity import Popularity
-from oneclass.models.registry import MODELS, load_model
+from oneclass.models.registry import MODELS
 from oneclass.models.settings import NotFittedError
 from oneclass.testing import all_scores, check_model
 
@@ -57,6 +57,7 @@ def _unless_its_extra_is_absent(name):
 
 
 NAMES = [_unless_its_extra_is_absent(name) for name in MODELS]
+every_model = pytest.mark.parametrize("name", NAMES)
 
 
 def test_a_models_file_is_imported_when_the_model_is_asked_for():
@@ -284,7 +285,7 @@ def fitted(checkerboard):
 @pytest.mark.parametrize("name", ["random_graph", "paired_symbols"])
 def test_the_scores_and_like_of_a_block_fold_it_in_once(name, fitted, checkerboard, tmp_path, monkeypatch):
     fitted(name).save(tmp_path)
-    asked, folds = load_model(name, tmp_path), []
+    asked, folds = MODELS[name].load(tmp_path), []
     fold_in = type(asked)._fold_in
     monkeypatch.setattr(type(asked), "_fold_in", lambda model, block: folds.append(block) or fold_in(model, block))
     all_scores(asked, checkerboard[:3])

@@ -7,7 +7,7 @@ from scipy.sparse import csr_matrix
 from oneclass.models.attributes.new_items import fold_in_items, score_new_items
 from oneclass.models.fit_options import FitOptions
 from oneclass.models.popularity import Popularity
-from oneclass.models.registry import load_model
+from oneclass.models.registry import MODELS
 from oneclass.testing import all_scores
 from tests.models.test_contract import IMPERSONAL, every_model, make_model
 
@@ -76,7 +76,7 @@ def test_new_and_known_items_share_a_scale(name, fitted, likes):
 @every_model
 def test_saved_models_know_the_attributes(name, fitted, likes, tmp_path):
     fitted(name).save(tmp_path)
-    loaded = load_model(name, tmp_path)
+    loaded = MODELS[name].load(tmp_path)
     one, two = (fold_in_items(model, COLOURS[COLD]) for model in (fitted(name), loaded))
     np.testing.assert_array_equal(one.coordinates, two.coordinates)
     np.testing.assert_array_equal(

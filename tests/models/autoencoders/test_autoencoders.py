@@ -270,7 +270,7 @@ def test_a_fitted_model_scores_without_pytorch(long_tailed, tmp_path):
     make_model("mult_vae").fit(long_tailed).save(tmp_path)
     script = (
         "import sys, pathlib, scipy.sparse\nfrom oneclass.models import registry\n"
-        "model = registry.load_model('mult_vae', pathlib.Path(sys.argv[1]))\n"
+        "model = registry.MODELS['mult_vae'].load(sys.argv[1])\n"
         "scores = model.scores(scipy.sparse.csr_matrix([[1.0] * 120]))\n"
         "print(scores.shape, 'torch' in sys.modules)"
     )

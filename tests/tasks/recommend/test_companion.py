@@ -6,7 +6,6 @@ import numpy as np
 import polars as pl
 import pytest
 
-from oneclass.models import registry
 from oneclass.models.registry import MODELS
 from oneclass.tasks.publish.choice import choose_companion
 from oneclass.tasks.publish.settings import PublishSettings
@@ -102,7 +101,7 @@ def test_a_model_that_is_not_asked_is_explained_by_the_nearest_items(published):
     shop = load(home.root, home.dataset)
     history, rows = shop._histories[:4], np.arange(4, dtype=np.int32)
     items = np.tile(np.arange(6, dtype=np.int32), (4, 1))
-    weighing = registry.load_model("mrf_dense", fits.fit_folder(home, "mrf_dense", find_digest(home, "mrf_dense")))
+    weighing = MODELS["mrf_dense"].load(fits.fit_folder(home, "mrf_dense", find_digest(home, "mrf_dense")))
     found, asked = (
         describe_items(weighing, shop.companion, history, rows, items, explain=explain).because
         for explain in (False, True)
