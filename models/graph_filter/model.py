@@ -26,10 +26,7 @@ The largest eigenvalue is 1 where du = 1 and in + out = 1, as in these papers; e
 mean the same.
 """
 
-import json
-from pathlib import Path
 from time import perf_counter
-from typing import Self
 
 import numpy as np
 from scipy.sparse import csr_matrix
@@ -117,17 +114,6 @@ class GraphFilter(Model[GraphFilterSettings]):
             reads_table=log.items**2 > SMALL_FILTER and forms_filter(log.items, log.edges),
             min_users=2 * COLUMNS,
         )
-
-    @classmethod
-    def load(cls, folder: str | Path, *, threads: int = 1) -> Self:
-        """Load as `Model.load` does, but refuse a filter that an earlier version left to scoring and that is gone."""
-        model, saved = super().load(folder, threads=threads), json.loads((Path(folder) / "settings.json").read_text())
-        settings = {"polynomial": "linear", "sharpening_terms": 1} | saved["resolved"]
-        if not len(model.weights) and (settings["polynomial"] != "linear" or settings["sharpening_terms"] > 1):
-            raise ValueError(
-                f"{folder}: this graph_filter has a plateau or a longer series, which are gone; fit it anew"
-            )
-        return model
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         started, chosen = perf_counter(), self.params

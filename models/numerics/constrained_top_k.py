@@ -9,7 +9,7 @@ from numba import njit, prange
 from oneclass.models.numerics.matmul import as_read_only
 from oneclass.models.numerics.top_k import as_index_arrays, first_above, top_of_row
 
-WINDOW = 2  # times n items are looked at together, where categories have limits
+WINDOW = 2  # times n items of the ranking are found first, where categories have limits; then four times as many
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ def _add_boosts(values, excluded, boosts, ids, best):
 @njit(cache=True, nogil=True)
 def _select_within_limits(values, excluded, candidates, pinned, category_indptr, categories, limits, ids, best):
     """Fill `ids` and `best` with the pinned items, then down the ranking, past items whose categories are full."""
-    gone = np.zeros(len(candidates), dtype=np.bool_)  # excluded, taken, or in a full category
+    gone = np.zeros(len(candidates), dtype=np.bool_)  # excluded, or taken as pinned
     counts = np.zeros(len(limits), dtype=np.int32)
     taken = np.int64(0)
     for position in excluded:
@@ -155,26 +155,21 @@ def _select_within_limits(values, excluded, candidates, pinned, category_indptr,
             _count_item(item, category_indptr, categories, counts)
             ids[taken], best[taken] = item, -np.inf if np.isnan(values[position]) else values[position]
             taken, gone[position] = taken + 1, True
+    left_out, rank = np.flatnonzero(gone).astype(np.int32), 0
+    window, scores = np.empty(0, dtype=np.int32), np.empty(0, dtype=np.float32)
     while taken < len(ids):
-        left_out = np.flatnonzero(gone).astype(np.int32)
-        window = min(WINDOW * (len(ids) - taken), len(candidates) - len(left_out))
-        if window == 0:
-            return
-        window_ids = np.full(window, -1, dtype=np.int32)
-        window_best = np.full(window, -np.inf, dtype=np.float32)
-        top_of_row(values, left_out, window_ids, window_best)
-        for rank in range(window):
-            position = window_ids[rank]
-            item = candidates[position]
-            gone[position] = True
-            if taken < len(ids) and _fits(item, category_indptr, categories, counts, limits):
-                _count_item(item, category_indptr, categories, counts)
-                ids[taken], best[taken] = item, window_best[rank]
-                taken += 1
-        if taken < len(ids):
-            for position in range(len(candidates)):
-                if not gone[position]:
-                    gone[position] = not _fits(candidates[position], category_indptr, categories, counts, limits)
+        if rank == len(window):
+            width = min(max(WINDOW * len(ids), 4 * rank), len(candidates) - len(left_out))
+            if rank == width:
+                return
+            window, scores = np.empty(width, dtype=np.int32), np.empty(width, dtype=np.float32)
+            top_of_row(values, left_out, window, scores)
+        item = candidates[window[rank]]
+        if _fits(item, category_indptr, categories, counts, limits):
+            _count_item(item, category_indptr, categories, counts)
+            ids[taken], best[taken] = item, scores[rank]
+            taken += 1
+        rank += 1
 
 
 @njit(cache=True, nogil=True)

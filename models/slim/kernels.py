@@ -42,9 +42,9 @@ def fill_pairs(rows, workers, gram):
 
     Args:
         rows: its `GramRows`.
-        gram: (starts int64 (items + 1,), from the counts; columns uint32 and values float32, filled here). A row with
-            as many elements as there are items is dense: its values are in the order of the items, and its columns
-            are not filled.
+        gram: (starts int64 (items + 1,), from the counts; columns uint32, ascending, and values float32, filled here).
+            A row with as many elements as there are items is dense: its values are in the order of the items, and its
+            columns are not filled.
     """
     starts, columns, values = gram
     factor = rows.factor
@@ -65,6 +65,7 @@ def fill_pairs(rows, workers, gram):
                             columns[at] = other
                             at += 1
                         total[other] += weight
+                columns[starts[item] : at] = np.sort(columns[starts[item] : at])
             for at in range(starts[item], starts[item + 1]):
                 other = np.int64(at - starts[item] if whole else columns[at])
                 values[at] = factor[item] * factor[other] * total[other]
@@ -119,10 +120,7 @@ def solve_columns(first, last, gram, diagonal, sizes, penalties, limits, workers
 
 @njit(cache=True)
 def _find_candidates(column, gram, sizes, l1):
-    """(items, target): from place 1 on the candidates of a column and their g_ij; place 0 is for all other items.
-
-    They ascend, whatever order the row of the Gram matrix has its columns in.
-    """
+    """(items, target): a column's candidates, ascending, and their g_ij, from place 1 on; place 0 is for all others."""
     starts, columns, values = gram
     first, count = starts[column], starts[column + 1] - starts[column]
     whole = count == len(starts) - 1
@@ -135,14 +133,7 @@ def _find_candidates(column, gram, sizes, l1):
         if values[first + at] > l1 and (item != column or sizes[item] > 1):
             last += 1
             items[last], target[last] = item, values[first + at]
-    if whole:
-        return items[: last + 1], target[: last + 1]
-    order = np.argsort(items[1 : last + 1], kind="mergesort")
-    taken, of_taken = np.empty(last + 1, dtype=np.uint32), np.empty(last + 1, dtype=np.float32)
-    taken[0], of_taken[0] = items[0], target[0]
-    for at in range(last):  # numba takes seconds to compile `items[order]`
-        taken[at + 1], of_taken[at + 1] = items[order[at] + 1], target[order[at] + 1]
-    return taken, of_taken
+    return items[: last + 1], target[: last + 1]
 
 
 @njit(cache=True, fastmath={"contract"})

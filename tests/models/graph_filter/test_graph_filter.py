@@ -171,19 +171,6 @@ def test_the_filter_is_formed_where_its_columns_find_room(likes, monkeypatch):
     assert fit_model(likes).weights.shape == (0, 0)
 
 
-@pytest.mark.usefixtures("formed")
-def test_a_saved_filter_that_is_gone_is_loaded_only_if_it_was_formed(likes, tmp_path):
-    model = fit_model(likes, sharpening=0.5)
-    model.save(tmp_path)
-    file = tmp_path / "settings.json"
-    file.write_text(file.read_text().replace('"sharpening": 0.5', '"sharpening": 0.5, "sharpening_terms": 4'))
-    if len(model.weights):
-        np.testing.assert_array_equal(GraphFilter.load(tmp_path).weights, model.weights)
-    else:
-        with pytest.raises(ValueError, match="fit it anew"):
-            GraphFilter.load(tmp_path)
-
-
 SOME_USERS = [(0, 1), (1, 1), (2, 18), (20, 40)]
 
 
