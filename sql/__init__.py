@@ -5,6 +5,7 @@ import re
 from functools import cache
 from importlib.resources import files
 
+FIRST_VERSION = 14  # of the warehouse's tables that can be migrated
 _NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)  # the line before each statement
 
 
@@ -49,12 +50,12 @@ def schema_digest() -> str:
 
 
 def migrations() -> dict[int, str]:
-    """Number -> text of every migration in `sql/migrations.sql`, in order: what older warehouses lack.
+    """Number -> text of every migration in `sql/migrations.sql`, in order: what warehouses since FIRST_VERSION lack.
 
     They run before `schema`, on a new warehouse too, so each skips missing tables (`alter table if exists`)
     and existing columns (`add column if not exists`). A new table needs none.
     """
-    return dict(enumerate(statements("migrations").values(), 1))
+    return dict(enumerate(statements("migrations").values(), FIRST_VERSION + 1))
 
 
 @cache

@@ -171,3 +171,10 @@ create table if not exists operations.alarms (
     run_id varchar not null, -- the run that found it
     alarm varchar not null -- what was wrong, and what was done
 );
+-- operations.schema_version: one row per version of the tables that this warehouse has had; each with the digest of the
+-- statements that last made what was absent.
+create table if not exists operations.schema_version (
+    version integer not null,
+    applied_at timestamp not null, -- in UTC
+    statements varchar
+);

@@ -43,7 +43,7 @@ def check_version(connection: duckdb.DuckDBPyConnection, home: Home) -> int:
     """Return the version of the tables, 0 if none is recorded.
 
     Raises:
-        InputError: a newer version of this program wrote them.
+        InputError: a newer version of this program wrote them, or one that is too old.
     """
     try:
         [(version,)] = connection.execute("select max(version) from operations.schema_version").fetchall()
@@ -54,6 +54,13 @@ def check_version(connection: duckdb.DuckDBPyConnection, home: Home) -> int:
         raise InputError(
             f"{home.warehouse}: was written by a newer version of this program (its tables are of version {version}, "
             f"this program knows {newest}). Update the program, or choose another --home."
+        )
+    tables = "select count(*) > 0 from duckdb_tables() where schema_name = 'raw'"
+    if (version or 0) < sql.FIRST_VERSION and fetch_row(connection, tables) == (True,):
+        raise InputError(
+            f"{home.warehouse}: was written by a version of this program before 0.2. Write its events to a file "
+            f"(duckdb {home.warehouse} \"copy raw.events to 'events.parquet'\"), move {home.folder} away, and run with "
+            "--source events.parquet."
         )
     return version or 0
 

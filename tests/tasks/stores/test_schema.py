@@ -2,7 +2,6 @@
 not.
 """
 
-from datetime import datetime
 from pathlib import Path
 
 import duckdb
@@ -10,15 +9,22 @@ import pytest
 
 from oneclass import sql
 from oneclass.flows import commands
-from oneclass.tasks.binarize.settings import BinarizeSettings
-from oneclass.tasks.binarize.stage import binarize
 from oneclass.tasks.errors import InputError
-from oneclass.tasks.split.settings import SplitSettings
-from oneclass.tasks.split.stage import SplitPlan, split
-from oneclass.tasks.stores import matrices, runs, warehouse
+from oneclass.tasks.stores import runs, warehouse
 from tests.conftest import execute_statement, query_rows
 
-BEFORE = Path(__file__).with_name("schema_before_versions.sql").read_text()
+UNDONE = """
+create table raw.parts (x integer); create table published.predictability (x integer);
+create table diagnostics.simulated_nights (x integer); create table evaluation.sweeps (x integer);
+create table operations.run_machines (x integer); create table operations.run_packages (x integer);
+create table operations.evaluations (x integer); create table diagnostics.nightly_exponents (x integer);
+"""
+"""Tables of version 14 that later ones do not have."""
+LATER_COLUMNS = (
+    ("operations.nights", "usual_from"),
+    ("operations.nights", "usual_to"),
+    ("operations.log_files", "names_columns"),
+)
 RUN = "insert into operations.runs values (?, 'backfill', 'small', ?, null, 'completed', '{}', '0')"
 EVENTS = (
     "insert into raw.events (user_id, item_id, value, occurred_at, file_id, line_number) "
@@ -28,12 +34,15 @@ EVENTS = (
 
 @pytest.fixture
 def older(home):
-    """A home that the program made before it noted versions, with a run, a log and its events."""
-    home.folder.mkdir(parents=True)
-    with duckdb.connect(str(home.warehouse)) as connection:
-        connection.execute(BEFORE)
+    """A home as version 14 of the tables left it, with a run, a log and its events."""
+    with warehouse.open_warehouse(home) as connection:
+        connection.execute(UNDONE)
+        for table, column in LATER_COLUMNS:
+            connection.execute(f"alter table {table} drop column {column}")
+        connection.execute("update operations.schema_version set version = 14, statements = null")
+        connection.execute("delete from operations.schema_version where rowid > 0")
         connection.execute(RUN, ["old", "2026-01-02"])
-        connection.execute("insert into operations.log_files values (1, 'log', 'sha', 1, 12, 0, now()::timestamp)")
+        connection.execute("insert into operations.log_files values (1, 'log', 'sha', 1, 12, 0, now()::timestamp, '')")
         connection.execute(EVENTS)
     return home
 
@@ -50,73 +59,26 @@ def load_versions(home):
 
 def test_each_migration_has_a_number_of_its_own():
     text = (Path(sql.__file__).parent / "migrations.sql").read_text()
-    assert list(sql.migrations()) == list(range(1, 1 + text.count("-- name: ")))
+    assert list(sql.migrations()) == list(range(15, 15 + text.count("-- name: ")))
 
 
 def test_an_older_home_has_the_columns_of_a_new_one_and_keeps_its_rows(older, tmp_path):
     fresh = type(older)(tmp_path / "fresh", "small", older.limits)
     assert load_columns(older) == load_columns(fresh), "add a migration for new columns in sql/schema/"
-    assert load_versions(older) == load_versions(fresh) == list(sql.migrations())
+    assert load_versions(fresh) == list(sql.migrations()) and load_versions(older) == [14, *sql.migrations()]
     with warehouse.open_warehouse(older) as connection:
         assert connection.execute("select run_id from operations.runs").fetchall() == [("old",)]
         assert connection.execute("select count(*) from raw.events").fetchall() == [(12,)]
-    assert load_versions(older) == list(sql.migrations())  # once
+    assert load_versions(older) == [14, *sql.migrations()]  # once
 
 
-def test_an_older_homes_edges_are_the_same_by_id(older):
-    """They were a table of their own before they lay by index."""
-    edges = [
-        ("u2", "i1", 0, 0, 3, datetime(2026, 1, 2), datetime(2026, 1, 4), 1, 5),
-        ("u2", "i0", 0, 1, 1, None, None, 1, 6),
-        ("u0", "i1", 1, 0, 1, None, None, 2, 1),
-    ]
-    with duckdb.connect(str(older.warehouse)) as connection:
-        connection.executemany(f"insert into curated.interactions values ({', '.join('?' * 9)})", edges)
-        connection.execute("insert into splits.leave_one_out values ('u2', 'i1', 'train')")
+def test_a_home_of_before_versions_is_refused_with_how_to_keep_its_events(older, capsys):
     with warehouse.open_warehouse(older) as connection:
-        found = connection.execute("from curated.interactions order by first_file_id, first_line").fetchall()
-        assert found == [(*edge, None) for edge in edges]
-        assert connection.execute("from indexed.users order by all").fetchall() == [(0, "u2"), (1, "u0")]
-        assert connection.execute("select count(*) from splits.leave_one_out").fetchone() == (0,)
-
-
-def test_figures_of_earlier_nights_get_their_current_names(home, monkeypatch):
-    known = sql.migrations()
-    # The current views need the column that 8 adds to a table that 4 made.
-    earlier = {number: known[number] for number in known if number < 6}
-    monkeypatch.setattr(sql, "migrations", lambda: {**earlier, 5: earlier[5] + known[8]})
-    with warehouse.open_warehouse(home) as connection:
-        for figure in ("users_away", "clock_off", "other_day_share", "events"):
-            connection.execute(
-                "insert into operations.nights values ('old', '2026-01-02', ?, 0.5, false, null, null, 0, null, null)",
-                [figure],
-            )
-    monkeypatch.setattr(sql, "migrations", lambda: known)
-    with warehouse.open_warehouse(home) as connection:
-        found = connection.execute("select figure, value from operations.nights order by rowid").fetchall()
-    assert found == [("missing_user_share", 0.5), ("clock_shift", 0.5), ("off_day_share", 0.5), ("events", 0.5)]
-
-
-def test_the_days_of_availability_windows_stay_as_dates(older):
-    with duckdb.connect(str(older.warehouse)) as connection:
-        connection.execute("create table operations.attribute_tables (columns varchar[], types varchar[] not null)")
-        connection.execute(
-            "insert into operations.attribute_tables values (['came', 'brand'], ['available_from', 'category'])"
-        )
-        connection.execute(sql.statement("migrations/no_windows"))
-        found = connection.execute("select types from operations.attribute_tables").fetchall()
-    assert found == [(["date", "category"],)]
-
-
-def test_an_older_homes_given_split_has_no_places_and_is_tuned_on_a_draw(older, caplog):
-    with duckdb.connect(str(older.warehouse)) as connection:
-        connection.execute("insert into operations.log_files values (2, 'test', 'other', 1, 1, 0, now()::timestamp)")
-        connection.execute("insert into raw.events values ('u0', 'i3', 1, null, 2, 1)")
-    with runs.record_run(older, "new", "backfill", {}):
-        binarize(older, BinarizeSettings(), "new")
-        digests = split(older, "new", SplitPlan(SplitSettings(), ["given"], seed=0, given_files=([1], [2]))).digests
-    assert matrices.load_split(older, digests["given"]).latest_mask is None
-    assert "given, validation: drawn at random, for the training file has neither places" in caplog.text
+        connection.execute("drop table operations.schema_version")
+    before = file_bytes(older)
+    with pytest.raises(InputError, match=r"before 0\.2.*copy raw\.events to .*--source events\.parquet"):
+        load_columns(older)
+    assert file_bytes(older) == before
 
 
 @pytest.mark.parametrize("read_only", [True, False])
@@ -161,7 +123,7 @@ def test_a_migration_is_applied_once_and_to_new_homes_too(older, tmp_path, monke
     known = sql.migrations()
     monkeypatch.setattr(sql, "migrations", lambda: {**known, 99: NEXT})
     assert load_columns(older) == load_columns(older)
-    assert load_versions(older) == [*known, 99]
+    assert load_versions(older) == [14, *known, 99]
     with warehouse.open_warehouse(older) as connection:
         assert connection.execute("select note from operations.log_files").fetchall() == [("none",)]
     fresh = type(older)(tmp_path / "fresh", "small", older.limits)
@@ -197,9 +159,8 @@ def test_a_migration_that_fails_leaves_the_home_as_it_was(older, monkeypatch):
     with pytest.raises(duckdb.Error, match="broken"), warehouse.open_warehouse(older):
         pass
     with duckdb.connect(str(older.warehouse)) as connection:
-        tables = "select count(*) from duckdb_tables() where table_name = 'schema_version'"
-        assert connection.execute(tables).fetchone() == (0,)
-        assert len(connection.execute("from operations.log_files").description) == 7
+        assert connection.execute("select max(version) from operations.schema_version").fetchone() == (14,)
+        assert len(connection.execute("from operations.log_files").description) == 8
 
 
 def test_runs_are_in_the_order_that_they_were_recorded_in_whatever_the_clock_says(home):
