@@ -13,6 +13,8 @@ from scipy.integrate import quad
 from scipy.sparse import csr_matrix
 from scipy.special import expit
 
+from oneclass.models.evaluation.calibration import calibration_error
+from oneclass.models.generator.density_ratio import solve_odds
 from oneclass.models.negatives.like_probability import (
     NODE_WEIGHTS,
     NODES,
@@ -51,27 +53,6 @@ class Judged(NamedTuple):
     liked: np.ndarray
 
 
-def edge_probabilities(story):
-    """Probability of every edge of H given the degrees: the random bipartite graph of greatest entropy."""
-    items = np.repeat(np.arange(DEMO.items), np.diff(story.starts))
-    user_degrees = np.bincount(story.users, minlength=DEMO.users)
-    item_degrees = np.bincount(items, minlength=DEMO.items)
-    a, b = (degrees / np.sqrt(len(items)) for degrees in (user_degrees, item_degrees))
-    for _ in range(40):
-        a = user_degrees / (b / (1 + np.outer(a, b))).sum(axis=1)
-        b = item_degrees / (a[:, None] / (1 + np.outer(a, b))).sum(axis=0)
-    return np.outer(a, b) / (1 + np.outer(a, b))
-
-
-def drawn_as_negative(model, likes, seen):
-    """Probability that a user's negatives hold an item, for every item that is no like (Hajek 1964)."""
-    wanted = np.diff(likes[0])
-    times = np.geomspace(0.5, 40 / model.histogram[model.histogram > 0].min(), 64)
-    taken = -np.expm1(-np.outer(times, model.histogram)) @ ~seen.T  # (64, users)
-    at = np.array([np.interp(wanted[user], taken[:, user], times) for user in range(len(wanted))])
-    return -np.expm1(-model.histogram * at[:, None])
-
-
 @pytest.fixture(scope="module")
 def halves():
     story, rng = simulate_likes(DEMO, 1), np.random.default_rng(5)
@@ -82,15 +63,18 @@ def halves():
     train = csr_matrix(edges, shape=(DEMO.users, DEMO.items))
     train.sort_indices()
     coin = 1 / (1 + np.exp(-(story.traits.users @ story.traits.items.T + story.traits.item_bias)))
-    return Halves(train, (users[~kept], items[~kept]), KEPT * edge_probabilities(story) * coin)
+    odds = np.outer(*solve_odds(np.bincount(story.users, minlength=DEMO.users), np.diff(story.starts)))
+    return Halves(train, (users[~kept], items[~kept]), KEPT * odds / (1 + odds) * coin)
 
 
-def pair_likes(model, halves, negatives, negative_rate):
-    """The held-out likes and a tenth of the negatives, whose rate in the fit is `negative_rate`."""
+def pair_likes(model, halves, negatives):
+    """The held-out likes and a tenth of the negatives."""
+    everybody = np.arange(DEMO.users)
+    negative_rate = model.negative_distribution().rates(halves.train, everybody, halves.like_rate)
     share = len(halves.held[0]) / halves.train.nnz
     some = np.random.default_rng(6).random(len(negatives[0])) < share
     pairs = tuple(np.concatenate([held, fresh[some]]) for held, fresh in zip(halves.held, negatives))
-    mean, spread = model.like(halves.train, users=np.arange(DEMO.users))
+    mean, spread = model.like(halves.train, users=everybody)
     ratio = halves.like_rate / (halves.like_rate + negative_rate)
     liked = np.arange(len(pairs[0])) < len(halves.held[0])
     return Judged(mean[pairs], spread[pairs], ratio[pairs], liked)
@@ -103,8 +87,7 @@ def judge_random_graph(settings, halves):
     names = np.arange(DEMO.users, dtype=np.uint64)
     drawn = (build_alias_table(model.histogram), partition_shards(likes[0]), (99, 1), names)
     starts, items = draw_negatives(likes, model.histogram, *drawn)
-    rate = (1 - halves.like_rate) * drawn_as_negative(model, likes, halves.train.toarray() > 0)
-    return pair_likes(model, halves, (np.repeat(np.arange(DEMO.users), np.diff(starts)), items), rate)
+    return pair_likes(model, halves, (np.repeat(np.arange(DEMO.users), np.diff(starts)), items))
 
 
 def judge_paired_symbols(settings, halves):
@@ -113,7 +96,7 @@ def judge_paired_symbols(settings, halves):
     by_user, by_item = np.diff(halves.train.indptr), np.bincount(halves.train.indices, minlength=DEMO.items)
     rate = settings.r * np.outer(by_user, by_item) / halves.train.nnz
     times = np.random.default_rng(7).poisson(rate)
-    return pair_likes(model, halves, tuple(np.repeat(side, times[times > 0]) for side in np.nonzero(times)), rate)
+    return pair_likes(model, halves, tuple(np.repeat(side, times[times > 0]) for side in np.nonzero(times)))
 
 
 CASES = {  # how to judge, settings, the largest calibration error, the least cover of 95 % intervals
@@ -132,12 +115,6 @@ def judged(request, halves):
     judging, settings, *limits = CASES[request.param]
     found = judging(settings, halves)
     return found, *limits
-
-
-def calibration_error(probability, reference):
-    """Expected calibration error over ten bins of equal width."""
-    tenth = np.minimum((probability * 10).astype(int), 9)
-    return np.abs(np.bincount(tenth, probability - reference)).sum() / len(probability)
 
 
 def brier_gain(judged):
