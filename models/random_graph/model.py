@@ -29,12 +29,10 @@ from oneclass.models.numerics.adjacency import copy_pattern
 from oneclass.models.numerics.random_numbers import purpose
 from oneclass.models.random_graph.inference import (
     T_EPSILON,
-    ExplicitNegativeSampler,
     GraphSampler,
     PrecisionPosterior,
     RandomGraphPosterior,
     VertexPosterior,
-    explicit_negative_edges,
     step_sizes,
 )
 from oneclass.models.random_graph.settings import BOUND_EVERY, T_TAU, RandomGraphSettings
@@ -185,6 +183,8 @@ class RandomGraph(LikeModel[RandomGraphSettings]):
         likes = copy_pattern(interactions)
         if explicit_negatives is None or not self.params.explicit_negatives:
             return GraphSampler(likes, self.histogram, seed, units)
+        from oneclass.models.random_graph.explicit_negatives import ExplicitNegativeSampler, explicit_negative_edges
+
         observed = explicit_negative_edges(interactions, explicit_negatives)
         return ExplicitNegativeSampler(likes, observed, self.histogram, seed, units)
 

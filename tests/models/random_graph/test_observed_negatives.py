@@ -9,7 +9,8 @@ from oneclass.models.evaluation.calibration import calibration_error
 from oneclass.models.fit_options import FitOptions
 from oneclass.models.negatives.sampling import degree_histogram
 from oneclass.models.numerics.adjacency import copy_pattern
-from oneclass.models.random_graph.inference import ExplicitNegativeSampler, PrecisionPosterior, RandomGraphPosterior
+from oneclass.models.random_graph.explicit_negatives import ExplicitNegativeSampler
+from oneclass.models.random_graph.inference import PrecisionPosterior, RandomGraphPosterior
 from oneclass.models.random_graph.model import RandomGraph, RandomGraphSettings
 from oneclass.tasks.demo.story import DemoSettings, simulate_likes
 from tests.models.random_graph.dense_bound import dense_bound, dense_moments, float_sides, random_side
