@@ -180,28 +180,6 @@ def test_training_users_are_monitored_without_validation_users(long_tailed):
 @every_model
 def test_a_fit_that_was_interrupted_goes_on_to_the_same_bits(name, cut, tmp_path):
     train, histories, targets = cut
-    options = replace(fit_watched(histories, targets), checkpoints=tmp_path / "unfinished")
-    whole = make_model(name).fit(train, fit_watched(histories, targets))
-    stopped = make_model(name)
-    stopped.checkpoint_seconds = 0.0
-
-    def interrupt(epoch):
-        if epoch.number == 4:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        stopped.fit(train, replace(options, on_epoch=interrupt))
-    rest = []
-    again = make_model(name).fit(train, replace(options, on_epoch=lambda epoch: rest.append(epoch.number)))
-    assert rest == [5, 6] and not (tmp_path / "unfinished").exists()
-    assert again.best_epoch == whole.best_epoch
-    for key, array in whole.weights.items():
-        np.testing.assert_array_equal(again.weights[key], array)
-
-
-@every_model
-def test_a_warm_fit_that_was_interrupted_goes_on_to_the_same_bits(name, cut, tmp_path):
-    train, histories, targets = cut
     first = make_model(name, epochs=2).fit(train, fit_watched(histories, targets))
     start = Start(first, *(np.arange(size) for size in train.shape))
     options = replace(fit_watched(histories, targets), start=start)
@@ -218,6 +196,7 @@ def test_a_warm_fit_that_was_interrupted_goes_on_to_the_same_bits(name, cut, tmp
         stopped.fit(train, replace(options, on_epoch=interrupt))
     again = make_model(name, epochs=12).fit(train, replace(options, on_epoch=lambda epoch: rest.append(epoch.number)))
     assert rest == [first.best_epoch + 3] and again.best_epoch == whole.best_epoch > first.best_epoch
+    assert not (tmp_path / "unfinished").exists()
     for key, array in whole.weights.items():
         np.testing.assert_array_equal(again.weights[key], array)
 

@@ -25,20 +25,6 @@ def test_transposed_agrees_with_scipy(users, items):
     assert by_item[0].dtype == np.int64 and by_item[1].dtype == np.int32
 
 
-def test_lists_come_out_ascending_whatever_their_order_and_turning_twice_sorts_them():
-    rng = np.random.default_rng(1)
-    lists = [rng.permutation(30)[:length] for length in rng.integers(0, 30, 100)]
-    starts = np.concatenate([[0], np.cumsum([len(own) for own in lists])])
-    neighbours = np.concatenate(lists).astype(np.int32)
-    once = transpose(starts, neighbours, 30)
-    for item in range(30):
-        holders = [user for user, own in enumerate(lists) if item in own]
-        assert once[1][once[0][item] : once[0][item + 1]].tolist() == holders
-    twice = transpose(*once, 100)
-    np.testing.assert_array_equal(twice[0], starts)
-    np.testing.assert_array_equal(twice[1], np.concatenate([np.sort(own) for own in lists]))
-
-
 def test_a_graph_without_edges_has_empty_lists():
     starts, neighbours = transpose(np.zeros(5, dtype=np.int64), np.empty(0, dtype=np.int32), 3)
     assert starts.tolist() == [0, 0, 0, 0] and len(neighbours) == 0

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from numba import njit
-from scipy.special import expit, log_expit
+from scipy.special import log_expit
 
 from oneclass.models.numerics.logistic_bound import (
     FAST,
@@ -46,25 +46,17 @@ def test_the_line_lies_below_the_logistic_function_and_touches_it():
             assert log_expit(xi) + (touching - xi) / 2 == pytest.approx(log_expit(touching), rel=1e-12)
 
 
-def test_lambda_of_xi_is_the_formula():
-    for xi in (1e-4, 0.5, 3.0, 200.0):
-        assert lambda_of_xi(xi) == pytest.approx((expit(xi) - 0.5) / (2 * xi), rel=1e-10)
-
-
-def test_twice_lambda_of_square():
-    got = np.array([twice_lambda_of_square(square) for square in SQUARES])
-    assert got == pytest.approx(2 * exact_lambda(np.sqrt(SQUARES.astype(float))), rel=5e-7)
-
-
-def test_lambda_of_square():
-    got = np.array([lambda_of_square(square) for square in SQUARES])
-    assert got == pytest.approx(exact_lambda(np.sqrt(SQUARES.astype(float))), rel=3e-7)
-
-
-def test_best_bound_of_square():
-    xi = np.sqrt(SQUARES.astype(float))
-    got = np.array([best_bound_of_square(square) for square in SQUARES])
-    assert got == pytest.approx(log_expit(xi) - xi / 2, rel=3e-7)
+@pytest.mark.parametrize(
+    ("approximate", "exact", "error"),
+    [
+        (twice_lambda_of_square, lambda xi: 2 * exact_lambda(xi), 5e-7),
+        (lambda_of_square, exact_lambda, 3e-7),
+        (best_bound_of_square, lambda xi: log_expit(xi) - xi / 2, 3e-7),
+    ],
+)
+def test_functions_of_the_square_are_those_of_xi(approximate, exact, error):
+    got = np.array([approximate(square) for square in SQUARES])
+    assert got == pytest.approx(exact(np.sqrt(SQUARES.astype(float))), rel=error)
 
 
 def test_the_exponential_of_minus_x():

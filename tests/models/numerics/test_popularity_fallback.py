@@ -80,13 +80,3 @@ def test_a_model_ranks_by_evidence_then_by_popularity(name, sparse_log):
         assert rank_items(scores[row]) == naive_order(np.where(evidence == 0, 0, scores[row]), model.item_degrees)
         unsaid += np.count_nonzero(evidence == 0)
     assert unsaid > 0 and (name == "mrf_dense" or unsaid > 200)
-
-
-def test_contributions_add_up_or_are_all_zero(sparse_log):
-    for kind, settings in MODELS.values():
-        model = kind(settings).fit(sparse_log)
-        scores = model.scores(sparse_log[0])[0]
-        parts = model.contributions(sparse_log[0], np.arange(150))
-        said = parts.any(axis=0)
-        np.testing.assert_allclose(parts.sum(axis=0)[said], scores[said], atol=1e-6)
-        assert (scores[~said] < scores[said].min()).all()

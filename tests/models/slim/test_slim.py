@@ -102,14 +102,6 @@ def test_rows_kept_whole_or_sparse_and_batches_of_any_size_give_the_same_bits(lo
     assert (kept == 120).any() and (kept < 120).any()
 
 
-def test_scores_are_the_histories_times_the_weights(long_tailed):
-    model = fit_model(long_tailed, l1=1.0, l2=10.0)
-    np.testing.assert_allclose(
-        model.scores(long_tailed), (long_tailed @ model.weights).toarray(), rtol=1e-5, atol=1e-30
-    )
-    assert model.weights.dtype == np.float32
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["elastic net", "hardly any penalty", "rescaled, users weighted"])
 def test_items_that_the_same_users_like_are_solved_as_if_apart(name, long_tailed):
@@ -169,14 +161,6 @@ def test_penalties_left_to_the_log_are_multiples_of_what_a_like_meets_on_the_dia
     assert given.l1 == 2.0 and given.l2 == resolved.l2
     by_rule, by_number = (SLIM(settings).fit(long_tailed).weights for settings in (chosen, resolved))
     assert (by_rule != by_number).nnz == 0
-
-
-def test_twice_as_many_users_double_the_penalties_without_rescaling(long_tailed):
-    """So that the weights stay what they are: the Gram matrix doubles too."""
-    settings = SLIMSettings(alpha=0.0)
-    twice = csr_matrix(np.vstack([long_tailed.toarray()] * 2))
-    one, two = (SLIM(settings).fit(likes).weights.toarray() for likes in (long_tailed, twice))
-    np.testing.assert_allclose(one, two, atol=2e-5)
 
 
 def test_a_descent_that_was_cut_short_says_so(long_tailed, monkeypatch):

@@ -77,13 +77,6 @@ def have_same_factors(one, other):
     return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in ("user_factors", "item_factors"))
 
 
-def test_of_weight_one_they_are_likes(log):
-    likes, considered = log
-    one, other = fit_model(likes, considered, explicit_negative_weight=1.0), fit_model(likes + considered)
-    np.testing.assert_allclose(one.user_factors, other.user_factors, rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(one.item_factors, other.item_factors, rtol=1e-4, atol=1e-5)
-
-
 def test_where_the_log_tells_of_none_or_the_weight_is_0_nothing_changes(log):
     likes, considered = log
     plain = fit_model(likes, explicit_negative_weight=0.0)
