@@ -50,13 +50,13 @@ SUMS_IN_PART = {"blend"}  # of some components alone
 EXTRAS = {"neural": "torch"}  # what each optional extra installs
 
 
-def _unless_its_extra_is_absent(name):
+def unless_its_extra_is_absent(name):
     extra = MODELS[name].extra
     absent = extra is not None and importlib.util.find_spec(EXTRAS[extra]) is None
     return pytest.param(name, marks=pytest.mark.skipif(absent, reason=f"the extra {extra} is not installed"))
 
 
-NAMES = [_unless_its_extra_is_absent(name) for name in MODELS]
+NAMES = [unless_its_extra_is_absent(name) for name in MODELS]
 every_model = pytest.mark.parametrize("name", NAMES)
 
 
@@ -71,7 +71,7 @@ def test_a_models_file_is_imported_when_the_model_is_asked_for():
 
 
 @pytest.mark.parametrize(
-    "name", [_unless_its_extra_is_absent(name) for name in MODELS if name not in ("ease", "rp3beta")]
+    "name", [unless_its_extra_is_absent(name) for name in MODELS if name not in ("ease", "rp3beta")]
 )
 def test_the_usage_example_of_an_estimator_runs_and_gives_what_it_shows(name):
     estimator = MODELS[name]
@@ -336,7 +336,7 @@ def test_what_is_no_matrix_of_counts_is_refused_with_what_to_do(kind, fitted, ch
         fitted("random_graph").fold_in(bad)
 
 
-@pytest.mark.parametrize("name", [_unless_its_extra_is_absent(name) for name in MODELS if MODELS[name].is_iterative])
+@pytest.mark.parametrize("name", [unless_its_extra_is_absent(name) for name in MODELS if MODELS[name].is_iterative])
 def test_scores_serve_inside_a_fit_and_change_nothing_of_it(name, fitted, checkerboard):
     model, seen = make_model(name), []
 

@@ -1,7 +1,5 @@
 """Fit options: an earlier fit to start from, validation users; nothing of them is stored with the model."""
 
-import importlib.util
-
 import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
@@ -9,8 +7,8 @@ from scipy.sparse import csr_matrix
 from oneclass.models.fit_options import FitOptions, Start, ValidationUsers, sampling_seed
 from oneclass.models.registry import MODELS
 from tests.models.block_fits import shorten_phases
+from tests.models.test_contract import unless_its_extra_is_absent
 
-TORCH = importlib.util.find_spec("torch") is not None
 SHORT = {
     "random_graph": {"factors": 4, "iterations": 8},
     "paired_symbols": {"iterations": 2},
@@ -23,19 +21,10 @@ SHORT = {
     "mult_dae": {"hidden": 4, "epochs": 8},
     "mult_vae": {"hidden": 4, "latent": 3, "epochs": 8},
 }
-LEVEL = {
-    "paired_symbols",
-    "hpf",
-    "wmf",
-}  # nothing but the first parameters depends on a start; the others have a schedule
+# Nothing but the first parameters depends on a start; the others have a schedule.
+LEVEL = {"paired_symbols", "hpf", "wmf"}
 NEURAL = {name for name, model in MODELS.items() if model.extra == "neural"}
-WARM = [
-    pytest.param(
-        name, marks=pytest.mark.skipif(name in NEURAL and not TORCH, reason="the extra neural is not installed")
-    )
-    for name, model in sorted(MODELS.items())
-    if model.is_iterative
-]
+WARM = [unless_its_extra_is_absent(name) for name, model in sorted(MODELS.items()) if model.is_iterative]
 every_warm_model = pytest.mark.parametrize("name", WARM)
 
 
