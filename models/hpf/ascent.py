@@ -11,6 +11,7 @@ from oneclass.models.hpf import kernels
 from oneclass.models.numerics import random_numbers
 from oneclass.models.numerics.adjacency import partition_evenly, partition_rows
 from oneclass.models.numerics.matmul import as_read_only
+from oneclass.models.numerics.simd import pad_width
 
 SHARDS = 16  # users, and items, are cut into so many parts; partial sums are added in their order
 
@@ -73,8 +74,8 @@ class Allocation:
         # each part has its own sums over all items; few edges get few parts, so that adding the parts stays cheap
         parts = min(SHARDS, max(1, interactions.nnz // items))
         self.shards = partition_rows(self.indptr, parts)
-        self.user_sums = np.empty((users, pad_factors(factors)), dtype=np.float32)
-        self.item_sums = np.empty((parts, items, pad_factors(factors)), dtype=np.float32)
+        self.user_sums = np.empty((users, pad_width(factors, kernels.LANES)), dtype=np.float32)
+        self.item_sums = np.empty((parts, items, pad_width(factors, kernels.LANES)), dtype=np.float32)
         values, numbers = np.unique(self.counts, return_counts=True)
         self.log_factorials = gammaln(values.astype(np.float64) + 1) @ numbers
 
@@ -144,7 +145,7 @@ class GammaFactors:
         self.prior, self.posterior = prior, posterior
         rows = len(posterior.shape)
         self.shards = partition_evenly(rows, SHARDS)
-        self.factors = np.zeros((rows, pad_factors(prior.factors)), dtype=np.float32)
+        self.factors = np.zeros((rows, pad_width(prior.factors, kernels.LANES)), dtype=np.float32)
         self._compute_expectations()
 
     def update(self, sums: np.ndarray, other_total: np.ndarray) -> None:
@@ -190,11 +191,6 @@ def draw_initial_posterior(prior: Prior, rows: int, seed: int, side: str) -> Gam
     purpose = random_numbers.purpose(f"hpf {side}")
     kernels.fill_initial_posterior(seed, purpose, prior.shape, prior.top_rate, shape, rate, activity_rate)
     return GammaParameters(shape, rate, activity_rate)
-
-
-def pad_factors(factors: int) -> int:
-    """Columns of a table of K factors."""
-    return -(-factors // kernels.LANES) * kernels.LANES
 
 
 def to_edge_arrays(interactions: csr_matrix) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

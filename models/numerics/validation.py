@@ -19,7 +19,8 @@ def check_interactions(interactions: csr_matrix) -> csr_matrix:
         TypeError, ValueError: as `check_matrix`; or it has no edge.
     """
     check_matrix(interactions, "interactions")
-    check_edges(interactions)
+    if interactions.nnz == 0:
+        raise ValueError(f"the {interactions.shape[0]} x {interactions.shape[1]} matrix of interactions has no edge")
     refuse_id_pairs(interactions)
     return interactions
 
@@ -40,16 +41,6 @@ def refuse_id_pairs(matrix: csr_matrix) -> None:
             f"model would take them for counts of {matrix.shape[1]} items; give oneclass.Interactions(list of (user, "
             "item) tuples), or a frame with the columns user_id and item_id"
         )
-
-
-def check_edges(interactions: csr_matrix) -> None:
-    """Refuse a matrix without an edge.
-
-    Raises:
-        ValueError: it has none.
-    """
-    if interactions.nnz == 0:
-        raise ValueError(f"the {interactions.shape[0]} x {interactions.shape[1]} matrix of interactions has no edge")
 
 
 def check_matrix(matrix: Any, name: str) -> None:

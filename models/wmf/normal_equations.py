@@ -97,7 +97,8 @@ class RowSystems:
         of_rows, all_others = matrix.indptr[1:] - matrix.indptr[:-1], float(matrix.shape[1])
         if others is not None:
             of_rows, all_others = row_sums(matrix.indptr, others[matrix.indices]), others.sum()
-        self.graph = _make_graph(matrix.indptr, matrix.indices, squares, pulls)
+        edges = as_read_only(matrix.indptr, np.int64), as_read_only(matrix.indices, np.int32)
+        self.graph = *edges, as_read_only(squares, np.float32), as_read_only(pulls, np.float32)  # as kernels take it
         self.penalties = as_read_only(loss.regularization * (of_rows + loss.unobserved * all_others), np.float32)
 
     def solve(
@@ -149,14 +150,6 @@ class RowSystems:
         if len(self.penalties) == 1:  # folding in one user, for whom partitioning would take as long as the solution
             return np.arange(2)
         return np.unique(partition_rows(self.graph[0], NUM_ROW_PARTS, width // 2))
-
-
-def _make_graph(
-    indptr: np.ndarray, indices: np.ndarray, squares: np.ndarray, pulls: np.ndarray
-) -> tuple[np.ndarray, ...]:
-    """The edges as the kernels take them: indptr, indices, a_e and y_e."""
-    edges = as_read_only(indptr, np.int64), as_read_only(indices, np.int32)
-    return *edges, as_read_only(squares, np.float32), as_read_only(pulls, np.float32)
 
 
 def draw_factor_table(count: int, factors: int, scale: float, seed: int, name: str) -> np.ndarray:
