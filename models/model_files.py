@@ -41,6 +41,9 @@ def read_model(kind: Any, folder: Path, threads: int) -> Any:
         from oneclass.models.attributes.new_items import take_features
 
         model.item_features = take_features(arrays)
-    model._restore(arrays)
+    try:
+        model._restore(arrays)
+    except KeyError as error:
+        raise ValueError(f"{folder}: has no {error}, as of an earlier version; fit the model again") from error
     model._cache = {}
     return model

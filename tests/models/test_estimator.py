@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from oneclass import SLIM, WMF, NotFittedError, Popularity
+from oneclass import SLIM, WMF, ItemKNN, NotFittedError, Popularity
 from oneclass.models import base
 from oneclass.models.fit_options import FitOptions
 
@@ -95,6 +95,10 @@ def test_folders_are_given_by_name_and_made(tmp_path):
     np.testing.assert_array_equal(Popularity.load(folder).scores(TASTE), model.scores(TASTE))
     with pytest.raises(FileNotFoundError, match="nowhere: no model is saved here"):
         Popularity.load(f"{tmp_path}/nowhere")
+    ItemKNN().fit(TASTE).save(folder)
+    Path(folder, "values.npy").unlink()
+    with pytest.raises(ValueError, match="er: has no 'values', as of an earlier version; fit the model again"):
+        ItemKNN.load(folder)
 
 
 @pytest.mark.parametrize("model", [WMF(factors=4, iterations=3), Popularity()])
