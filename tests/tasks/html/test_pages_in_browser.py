@@ -91,8 +91,12 @@ def test_axe_finds_no_violation(page, pages, axe, name, dark, width):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", WITHOUT_SCRIPTS)
-def test_no_page_needs_a_script_or_a_network_or_is_heavy(page, pages, name):
+def test_no_page_needs_a_script_or_a_network_fails_or_is_heavy(page, pages, name):
     page.open(pages[name])
+    methods = {event["method"] for event in page.events}
+    requests = [e["params"]["request"]["url"] for e in page.events if e["method"] == "Network.requestWillBeSent"]
+    assert [url for url in requests if not url.startswith("data:")] == [pages[name].as_uri()]
+    assert not methods & {"Log.entryAdded", "Runtime.consoleAPICalled", "Runtime.exceptionThrown"}
     without_buttons = "document.querySelectorAll('.get').forEach(one => one.remove())"
     words = f"{without_buttons}; document.body.innerText.split(/\\s+/)"
     seen = page.js(words)
@@ -104,40 +108,32 @@ def test_no_page_needs_a_script_or_a_network_or_is_heavy(page, pages, name):
     finally:
         page.call("Emulation.setScriptExecutionDisabled", value=False)
     text = pages[name].read_text(encoding="utf-8")
-    assert "default-src 'none'" in text and "://" not in text.replace("http://www.w3.org/", "")
-    assert len(text.encode()) < HEAVIEST
+    assert "default-src 'none'" in text and len(text.encode()) < HEAVIEST
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("width", [360, 768, 1400])
 @pytest.mark.parametrize("name", PAGES)
-def test_no_page_scrolls_sideways(page, pages, name, width):
-    page.open(pages[name], width=width)
-    page.js(OPEN)
-    assert page.js("[innerWidth, document.documentElement.scrollWidth]") == [width, width]
-
-
-@pytest.mark.parametrize("name", ["report", "explain"])
-def test_no_table_is_cut_on_paper(page, pages, name):
+def test_no_page_scrolls_sideways_and_no_table_is_cut_on_paper(page, pages, name):
+    for width in (360, 768, 1400):
+        page.open(pages[name], width=width)
+        page.js(OPEN)
+        assert page.js("[innerWidth, document.documentElement.scrollWidth]") == [width, width]
     page.open(pages[name], width=695, media="print")  # A4 less the margins, in CSS pixels
     page.js(OPEN)
     ends = page.js("[...document.querySelectorAll('table')].map(one => one.getBoundingClientRect().right)")
-    assert ends and max(ends) <= 696
+    assert max(ends, default=0) <= 696
 
 
-@pytest.mark.parametrize("table", ["#main-strong_generalization", "#datasets", "#metric_changes"])
+@pytest.mark.parametrize("table", [MAIN, "#datasets", "#metric_changes"])
 def test_rows_are_cards_on_a_narrow_screen_and_each_value_has_its_name(page, pages, table):
     page.open(pages["overview" if table == "#datasets" else "report"], width=360)
     cells = f"[...document.querySelectorAll('{table} tbody td')].filter(td => td.offsetWidth)"
     assert page.js(f"{cells}.every(td => td.getBoundingClientRect().right <= innerWidth)")
-    assert page.js(f"document.querySelector('{table}').parentElement.scrollWidth <= innerWidth")
     assert page.js(f"getComputedStyle(document.querySelector('{table} tbody tr')).display") == "grid"
     numbers = page.js(
         f"{cells}.filter(td => !td.classList.contains('text')).map(td => getComputedStyle(td, '::before').content)"
     )
     assert numbers and "none" not in numbers
-    page.open(pages["overview" if table == "#datasets" else "report"], width=1400)
-    assert page.js(f"getComputedStyle(document.querySelector('{table} tbody tr')).display") == "table-row"
 
 
 def test_a_user_and_an_item_are_found_by_a_link(page, pages, reported):
@@ -159,16 +155,6 @@ def test_a_user_and_an_item_are_found_by_a_link(page, pages, reported):
     assert page.js("document.getElementById('found').innerText") == "Nothing has this id or title."
 
 
-@pytest.mark.slow
-def test_text_of_figures_and_their_legends_can_be_read_on_a_narrow_screen(page, pages):
-    page.open(pages["report"], width=360)
-    sizes = page.js(
-        "[...document.querySelectorAll('.panels svg')].flatMap(svg => [...svg.querySelectorAll('text')].map(text => "
-        "parseFloat(getComputedStyle(text).fontSize) * svg.getScreenCTM().a))"
-    )
-    assert len(sizes) > 60 and min(sizes) >= 8.5
-
-
 def read_column(page, table, place):
     return page.js(f"[...document.querySelector('{table}').tBodies[0].rows].map(r => r.cells[{place}].textContent)")
 
@@ -180,17 +166,9 @@ def read_sorting(page, table):
     )
 
 
-@pytest.mark.slow
-def test_nothing_fails_and_nothing_leaves_the_machine(page, file):
+def test_tables_sort_by_click_and_keyboard_as_numbers_with_what_is_not_there_last(page, file):
     page.open(file)
-    methods = {event["method"] for event in page.events}
-    requests = [e["params"]["request"]["url"] for e in page.events if e["method"] == "Network.requestWillBeSent"]
-    assert [url for url in requests if not url.startswith("data:")] == [file.as_uri()]
-    assert not methods & {"Log.entryAdded", "Runtime.consoleAPICalled", "Runtime.exceptionThrown"}
-
-
-def test_tables_sort_by_click(page, file):
-    page.open(file)
+    page.js(OPEN)
     before = read_column(page, MAIN, 0)
     assert read_sorting(page, MAIN) == [[3, "descending"]]
     page.click(f"{MAIN} th:nth-child(4) button")
@@ -198,30 +176,13 @@ def test_tables_sort_by_click(page, file):
     page.click(f"{MAIN} th:nth-child(1) button")
     models = read_column(page, MAIN, 0)
     assert read_sorting(page, MAIN) == [[0, "ascending"]] and models == sorted(models) != before
-
-
-def test_tables_sort_by_keyboard_and_as_numbers(page, file):
-    page.open(file)
-    page.js(OPEN)
     page.js("document.querySelector('#log_files th:nth-child(2) button').focus()")
     page.key("Enter", 13, "\r")
-    assert read_sorting(page, "#log_files") == [[1, "descending"]] and read_column(page, "#log_files", 1) == [
-        "12,345",
-        "900",
-    ]
+    assert read_column(page, "#log_files", 1) == ["12,345", "900"]
     page.key(" ", 32, " ")
-    assert read_sorting(page, "#log_files") == [[1, "ascending"]] and read_column(page, "#log_files", 1) == [
-        "900",
-        "12,345",
-    ]
-
-
-def test_what_is_not_there_stays_last(page, file):
-    page.open(file)
-    page.js(OPEN)
+    assert read_column(page, "#log_files", 1) == ["900", "12,345"]
     for order in ("descending", "ascending"):
         page.click("#metric_changes th:nth-child(5) button")
-        assert read_sorting(page, "#metric_changes") == [[4, order]]
         values = read_column(page, "#metric_changes", 4)
         assert values[-1] == values[-2] == "" and sorted(values[:-2], reverse=order == "descending") == values[:-2]
 
@@ -240,8 +201,14 @@ def test_the_keyboard_reaches_the_content_and_the_wide_tables(page, file):
 
 def test_it_prints_in_ink_on_white_with_its_details_open(page, file):
     page.open(file, dark=True, media="print")
-    assert relative_luminance(page.js("getComputedStyle(document.body).backgroundColor")) > 0.9
-    assert relative_luminance(page.js("getComputedStyle(document.querySelector('svg text')).fill")) < 0.2
+    paper, ink = (
+        [
+            int(value)
+            for value in re.findall(r"\d+", page.js(f"getComputedStyle(document.querySelector('{part}')).{of}"))
+        ]
+        for part, of in (("body", "backgroundColor"), ("svg text", "fill"))
+    )
+    assert min(paper[:3]) > 240 and max(ink[:3]) < 128
     assert page.js("getComputedStyle(document.querySelector('nav')).display") == "none"
     assert page.js("document.querySelector('#contracts').getBoundingClientRect().height") > 0
 
@@ -253,12 +220,3 @@ def test_drawings_can_be_saved(page, file):
     for name, address in links:
         assert name.endswith(".svg")
         assert ElementTree.fromstring(unquote(address.partition(",")[2])).tag.endswith("svg")
-
-
-def relative_luminance(colour: str) -> float:
-    """Relative luminance of `rgb(r, g, b)`."""
-    shares = [int(value) / 255 for value in re.findall(r"\d+", colour)[:3]]
-    return sum(
-        weight * (share / 12.92 if share <= 0.04045 else ((share + 0.055) / 1.055) ** 2.4)
-        for weight, share in zip((0.2126, 0.7152, 0.0722), shares, strict=True)
-    )
