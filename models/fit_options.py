@@ -157,8 +157,6 @@ class FitOptions:
             settings say `reads_explicit_negatives`; None if the log has none.
         item_features: (items, F) CSR, the items' attributes encoded by `models.attributes.encoder`, in the order of the
             matrix; None without attributes.
-        checkpoints: folder of the checkpoints from which an interrupted fit resumes; None for no checkpoints. Only some
-            models write them.
         on_epoch: called after every pass.
         load_component: for a model that combines others: returns a stored fit on the same edges of a model's name and
             settings, or None.
@@ -172,7 +170,6 @@ class FitOptions:
     validation: ValidationUsers | None = None
     explicit_negatives: csr_matrix | None = None
     item_features: csr_matrix | None = None
-    checkpoints: Path | None = None
     on_epoch: Callable[[Epoch], None] = _ignore_epoch
     load_component: Callable[[str, ModelSettings], Any] = _raise_no_component
     workers: BlockExecutor = SERIAL

@@ -125,7 +125,6 @@ def load_or_fit(
             validation=find_validation_users(split),
             explicit_negatives=split.explicit_negatives,
             item_features=split.item_features,
-            checkpoints=fits.checkpoint_folder(home, model, digest),
             on_epoch=_report_epochs(report),
             load_component=partial(_load_component, home, matrices_digest, seed),
             workers=workers,

@@ -9,8 +9,6 @@ of its best epoch, on which the draws and any annealing depend. Adam's moments b
 epochs at most, and ends after a quarter of the patience.
 """
 
-import hashlib
-import json
 from abc import abstractmethod
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -34,7 +32,6 @@ if TYPE_CHECKING:
 
     from oneclass.models.autoencoders.training import Batch
 
-CHECKPOINT_FILE = "checkpoint.pt"
 DECAY = "Penalty on the squares of the weights, without the biases, added to the mean loss of a user."
 HELD_OUT_SHARE, MAX_HELD_OUT_USERS = 0.05, 1000  # training users held out for early stopping, if no others are given
 VALIDATION_BATCH_USERS = 500  # users scored at a time
@@ -67,14 +64,11 @@ class Autoencoder(Model[AutoencoderT]):
     Attributes:
         weights: float32 arrays by name, from the best epoch.
         best_epoch: the number of that epoch; a warm start continues the count of the earlier fit.
-        checkpoint_seconds: the least wall time between two checkpoints. If the checkpoint folder has one of the same
-            fit, `fit` goes on from it, and gives the same bits.
     """
 
     is_iterative = True
     extra = "neural"
     Settings: ClassVar[type[ModelSettings]] = AutoencoderSettings
-    checkpoint_seconds: float = 60.0
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         training, chosen, start = _import_training(self.name), self.params, options.start
@@ -85,35 +79,25 @@ class Autoencoder(Model[AutoencoderT]):
             before = start.previous.best_epoch
         last = before + chosen.epochs - skipped_epochs(chosen.epochs, start)
         patience = chosen.patience - skipped_epochs(chosen.patience, start)
-        file = options.checkpoints and options.checkpoints / CHECKPOINT_FILE
-        described = json.dumps([self.name, self.seed, before, chosen.model_dump(mode="json")], sort_keys=True)
-        key = _digest(described, *initial.values(), interactions, histories, targets)
         with training.single_torch_thread():
             earlier = before * -(-len(users) // chosen.batch_users)
             steps = training.Training(initial, self._loss, chosen, self.seed, earlier)
-            state: dict[str, Any] = {"epoch": before, "best_epoch": before, "value": -np.inf, "best": {}}
-            state |= (file and steps.load(file, key)) or {}
-            written = perf_counter()
-            for number in range(state["epoch"] + 1, last + 1):
-                if number - state["best_epoch"] > patience:
+            best, value = dict[str, np.ndarray](), -np.inf
+            self.best_epoch = before
+            for number in range(before + 1, last + 1):
+                if number - self.best_epoch > patience:
                     break
                 started = perf_counter()
                 seen = {"loss": steps.epoch(interactions, users, number)}
                 self.weights = self._complete(steps.weights(), users)
                 if targets.nnz:
                     seen["validation ndcg@100"] = self._ndcg(histories, targets)
-                value = seen.get("validation ndcg@100", np.inf)  # without such users, the last epoch is the best
-                if value > state["value"] or not targets.nnz:
+                reached = seen.get("validation ndcg@100", np.inf)  # without such users, the last epoch is the best
+                if reached > value or not targets.nnz:
+                    self.best_epoch, value = number, reached
                     best = {name: array.copy() for name, array in self.weights.items()}
-                    state |= {"best_epoch": number, "value": value, "best": best}
-                state["epoch"] = number
-                if file and perf_counter() - written >= self.checkpoint_seconds:
-                    steps.save(file, key, state)
-                    written = perf_counter()
                 options.on_epoch(Epoch(number, last, perf_counter() - started, seen))
-        self.weights, self.best_epoch = state["best"], state["best_epoch"]
-        if file:
-            training.remove_checkpoint(file)
+        self.weights = best
 
     def _validation_users(
         self, interactions: csr_matrix, validation: ValidationUsers | None
@@ -197,16 +181,6 @@ class Autoencoder(Model[AutoencoderT]):
     @abstractmethod
     def _hidden(self, histories: csr_matrix, users: np.ndarray | None) -> np.ndarray:
         """Return the last layer before the items, float32 (block, hidden)."""
-
-
-def _digest(description: str, *parts: np.ndarray | csr_matrix) -> str:
-    """Return the digest that identifies a fit, from its description, first weights and edges."""
-    digest = hashlib.sha256(description.encode())
-    for part in parts:
-        of_part = (part.indptr, part.indices) if isinstance(part, csr_matrix) else (part,)
-        for array in (np.array(part.shape), *of_part):
-            digest.update(np.ascontiguousarray(array).data)
-    return digest.hexdigest()
 
 
 def _import_training(name: str):

@@ -4,15 +4,10 @@ It is imported when a fit begins; a fitted autoencoder needs no PyTorch for its 
 """
 
 import contextlib
-import hashlib
-import io
 import logging
-import os
-import shutil
 import threading
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -71,8 +66,7 @@ class Training:
     """The weights, Adam, and the epochs of training.
 
     The draws of an epoch, which are the order of the users, the dropout and the noise, are those of a generator on the
-    CPU that begins anew with the epoch: the same on a GPU, and in a fit that was interrupted and goes on. On CUDA the
-    last bits of a fit may differ from run to run.
+    CPU that begins anew with the epoch, the same on a GPU. On CUDA the last bits of a fit may differ from run to run.
 
     Args:
         initial: the weights before the first step, by name.
@@ -139,62 +133,11 @@ class Training:
         """Return the weights by name; on a CPU these are views, which the next step changes."""
         return {name: tensor.detach().cpu().numpy() for name, tensor in self.tensors.items()}
 
-    def save(self, file: Path, key: str, state: Mapping[str, Any]) -> None:
-        """Replace a checkpoint atomically by the state of the loop and all that the next epoch needs.
-
-        Args:
-            key: the digest that identifies the fit.
-        """
-        best = {name: torch.from_numpy(array) for name, array in state["best"].items()}
-        modules = {"weights": self.tensors.state_dict(), "adam": self.adam.state_dict(), "updates": self.updates}
-        torch.save({"loop": {**state, "best": best}, **modules}, content := io.BytesIO())
-        file.parent.mkdir(parents=True, exist_ok=True)
-        partial = file.with_name(f"partial-{file.name}")
-        partial.write_bytes(digest(key.encode()) + digest(content.getvalue()) + content.getvalue())
-        os.replace(partial, file)
-
-    def load(self, file: Path, key: str) -> dict[str, Any] | None:
-        """Take back what `save` stored and return the state of the loop; None if there is none, or of another fit.
-
-        A damaged file is deleted, with a warning.
-        """
-        if not os.path.lexists(file):
-            return None
-        try:
-            content = file.read_bytes()
-            owner, checksum, content = content[:32], content[32:64], content[64:]
-            if digest(content) != checksum:
-                raise ValueError("not the checksum of this content")
-        except (OSError, ValueError):
-            logger.warning("%s: is damaged, or of an earlier version of this program; the fit begins anew", file)
-            shutil.rmtree(file) if file.is_dir() else file.unlink()
-            return None
-        if owner != digest(key.encode()):
-            return None
-        stored = torch.load(io.BytesIO(content), weights_only=True, map_location=self.device)
-        self.tensors.load_state_dict(stored["weights"])
-        self.adam.load_state_dict(stored["adam"])
-        self.updates = stored["updates"]
-        loop = stored["loop"]
-        return {**loop, "best": {name: tensor.cpu().numpy() for name, tensor in loop["best"].items()}}
-
-
-def digest(content: bytes) -> bytes:
-    """Return the SHA-256, 32 bytes."""
-    return hashlib.sha256(content).digest()
-
 
 def seed_generator(seed: int, epoch: int) -> torch.Generator:
     """Return the generator of an epoch's draws."""
     (mixed,) = np.random.SeedSequence([seed, epoch]).generate_state(1, np.uint64)
     return torch.Generator().manual_seed(int(mixed >> np.uint64(1)))
-
-
-def remove_checkpoint(file: Path) -> None:
-    """Delete a checkpoint, and its folder if that is then empty."""
-    file.unlink(missing_ok=True)
-    with contextlib.suppress(OSError):
-        file.parent.rmdir()
 
 
 @contextlib.contextmanager

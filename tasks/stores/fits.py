@@ -141,11 +141,6 @@ def load_fit(home: Home, model: str, digest: str) -> Model:
     return MODELS[model].load(folder, threads=home.limits.threads)
 
 
-def checkpoint_folder(home: Home, model: str, digest: str) -> Path:
-    """Return the folder where an unfinished fit may store its checkpoints."""
-    return fit_folder(home, model, f"unfinished-{digest}")
-
-
 def collect_garbage(home: Home, runs: int = NUM_RETAINED_RUNS) -> int:
     """Delete all matrices and fits except those of the current run, the latest `runs` evaluated runs, and the
     publications; and whatever was left half written there.

@@ -14,7 +14,6 @@ import pytest
 from oneclass.models.autoencoders.networks import MultDAE
 from oneclass.models.fit_options import FitOptions, ValidationUsers
 from oneclass.models.registry import MODELS
-from oneclass.tasks import train as stage
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
 from oneclass.tasks.errors import OneclassError
@@ -323,21 +322,3 @@ def test_the_validation_users_are_watched(home, digest):
     )
     np.testing.assert_array_equal(kept.scores(part.histories), expected.scores(part.histories))
     assert kept.best_epoch == expected.best_epoch
-
-
-def test_a_fit_that_was_interrupted_goes_on(home, digest, monkeypatch):
-    seen = []
-
-    def note(epoch):
-        seen.append(epoch.number)
-        if len(seen) == 3:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(stage, "_report_epochs", lambda tell: note)
-    monkeypatch.setattr(MultDAE, "checkpoint_seconds", 0.0)
-    with pytest.raises(KeyboardInterrupt):
-        load_saved_fit(home, digest)
-    assert len(list((home.models / "mult_dae").glob("unfinished-*"))) == 1
-    kept = load_saved_fit(home, digest)
-    assert seen == [1, 2, 3, 4, 5, 6]
-    assert [folder.name for folder in (home.models / "mult_dae").iterdir()] == [kept.digest]

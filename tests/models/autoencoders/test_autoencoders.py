@@ -1,4 +1,4 @@
-"""The autoencoders: their losses and gradients against NumPy in float64, early stopping, checkpoints, draws."""
+"""The autoencoders: their losses and gradients against NumPy in float64, early stopping, draws."""
 
 import subprocess
 import sys
@@ -11,7 +11,7 @@ import pytest
 from scipy.sparse import csr_matrix
 from scipy.special import log_softmax
 
-from oneclass.models.autoencoders import CDAE, MultDAE, MultVAE, autoencoder
+from oneclass.models.autoencoders import CDAE, MultDAE, MultVAE
 from oneclass.models.evaluation.holdout import split_matrix
 from oneclass.models.fit_options import FitOptions, Start, ValidationUsers
 
@@ -177,30 +177,6 @@ def test_training_users_are_monitored_without_validation_users(long_tailed):
     assert known.shape[0] > 10
 
 
-@every_model
-def test_a_fit_that_was_interrupted_goes_on_to_the_same_bits(name, cut, tmp_path):
-    train, histories, targets = cut
-    first = make_model(name, epochs=2).fit(train, fit_watched(histories, targets))
-    start = Start(first, *(np.arange(size) for size in train.shape))
-    options = replace(fit_watched(histories, targets), start=start)
-    whole = make_model(name, epochs=12).fit(train, options)
-    options = replace(options, checkpoints=tmp_path / "unfinished")
-    stopped, rest = make_model(name, epochs=12), []
-    stopped.checkpoint_seconds = 0.0
-
-    def interrupt(epoch):
-        if epoch.number == first.best_epoch + 2:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        stopped.fit(train, replace(options, on_epoch=interrupt))
-    again = make_model(name, epochs=12).fit(train, replace(options, on_epoch=lambda epoch: rest.append(epoch.number)))
-    assert rest == [first.best_epoch + 3] and again.best_epoch == whole.best_epoch > first.best_epoch
-    assert not (tmp_path / "unfinished").exists()
-    for key, array in whole.weights.items():
-        np.testing.assert_array_equal(again.weights[key], array)
-
-
 def test_annealing_goes_on_where_the_earlier_fit_was_best(long_tailed, monkeypatch):
     first, seen = make_model("mult_vae").fit(long_tailed), []
     model = make_model("mult_vae")
@@ -208,28 +184,6 @@ def test_annealing_goes_on_where_the_earlier_fit_was_best(long_tailed, monkeypat
     model.fit(long_tailed, FitOptions(start=Start(first, *(np.arange(size) for size in long_tailed.shape))))
     steps = -(-(len(long_tailed.indptr) - 1 - 15) // 50)  # an epoch; 15 users are held out
     assert seen[:3] == [first.best_epoch * steps + step for step in range(3)]
-
-
-def test_a_checkpoint_of_another_fit_is_passed_over_and_a_damaged_one_is_deleted(steps, tmp_path, caplog):
-    made, _, weights = steps("mult_dae")
-    file, state = tmp_path / "made" / autoencoder.CHECKPOINT_FILE, {"epoch": 4, "best": {"x": np.arange(3)}}
-    made.save(file, "one", state)
-    np.testing.assert_array_equal(made.load(file, "one")["best"]["x"], [0, 1, 2])
-    assert made.load(file, "two") is None and made.load(file, "other, longer") is None and file.exists()
-    whole = file.read_bytes()
-    flipped = bytearray(whole)
-    flipped[len(whole) // 2] ^= 1
-    for damaged in (whole[:-40], b"", b"not a checkpoint", bytes(flipped)):
-        file.write_bytes(damaged)
-        assert made.load(file, "one") is None
-        assert not file.exists() and f"{file}: is damaged" in caplog.text
-        caplog.clear()
-    file.mkdir()
-    assert made.load(file, "one") is None
-    made.save(file, "one", state)
-    assert made.load(file, "one")["epoch"] == 4
-    for name, array in made.weights().items():
-        np.testing.assert_array_equal(array, weights[name])
 
 
 def test_the_fit_does_not_depend_on_pytorchs_own_generator_or_threads(long_tailed, torch):

@@ -127,7 +127,7 @@ def retained_digests(home):
 def test_other_fits_go_with_what_was_left_half_written(home, night):
     night("a")
     (home.models / "popularity" / ("a" * 16) / "fit.json").write_text("{")
-    for folder in (fits.checkpoint_folder(home, "popularity", "d" * 16), home.matrices / "m", home.matrices / "n"):
+    for folder in (home.models / "popularity" / "partial", home.matrices / "m", home.matrices / "n"):
         folder.mkdir(parents=True)
     night("b")
     assert retained_digests(home) == "b"

@@ -131,12 +131,11 @@ def test_what_a_killed_run_left_half_made_is_removed_by_the_next(home):
         "spill/ingest-abc/1.txt",
         "matrices/partial-1/train.npy",
         "models/slim/partial-2/weights.npy",
-        "models/mult_vae/unfinished-3/partial-checkpoint.pt",
         ".demo-4/log.txt",
         "report/.index.html",
         "report/.small-summary.json",
     ]
-    stay = ["models/mult_vae/unfinished-3/checkpoint.pt", "matrices/digest/train.npy", "report/index.html"]
+    stay = ["models/mult_vae/digest/weights.npy", "matrices/digest/train.npy", "report/index.html"]
     for file in (home.folder / name for name in half + stay):
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("left")
