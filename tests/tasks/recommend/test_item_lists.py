@@ -118,8 +118,9 @@ def test_the_command_and_http_answer_alike(listed, capsys):
     assert "popular items" in printed and all(item["item_id"] in printed for item in expected)
     assert commands.main("recommend", [*arguments, "--user", "u1"]) == 2
     ask = Asker(home)
-    answer = ask("GET", "/lists/popular", params={"window_days": 5, "n": 3})
-    assert answer.json() == {"dataset": "small", "publication": "run", "next": None, "items": expected}
+    for path in ("/popular", "/lists/popular"):
+        answer = ask("GET", path, params={"window_days": 5, "n": 3})
+        assert answer.json() == {"dataset": "small", "publication": "run", "next": None, "items": expected}
     assert ask("GET", "/lists/best").status_code == 422
     refused = ask("GET", "/lists/popular", params={"category": "c"})
     assert refused.status_code == 404 and "Categories: a, b" in refused.json()["detail"]

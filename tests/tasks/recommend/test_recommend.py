@@ -2,10 +2,7 @@
 warehouse.
 """
 
-import json
 import shutil
-import subprocess
-import sys
 import time
 import warnings
 from datetime import UTC, datetime, timedelta
@@ -191,24 +188,6 @@ def test_a_home_without_a_model_says_what_to_run(copied, tmp_path):
     shutil.rmtree(copied.published / "model")
     with pytest.raises(InputError, match="holds no model to ask"):
         oneclass.load(copied.root, "small")
-
-
-def test_a_publication_needs_no_store_and_no_warehouse(copied):
-    lists = pl.read_parquet(copied.published / "recommendations.parquet")
-    for name in ("models", "matrices"):
-        shutil.rmtree(copied.folder / name)
-    copied.warehouse.unlink()
-    program = (
-        "import sys, json, oneclass; shop = oneclass.load(sys.argv[1], 'small'); "
-        "ids = shop.recommend_for('u7', n=5)['item_id'].to_list(); "
-        "print(json.dumps([ids, [one for one in ('prefect', 'duckdb', 'great_expectations') if one in sys.modules]]))"
-    )
-    answer = subprocess.run(
-        [sys.executable, "-c", program, str(copied.root)], capture_output=True, text=True, check=True
-    )
-    ids, loaded = json.loads(answer.stdout)
-    assert loaded == []
-    assert ids == lists.filter(pl.col("user_id") == "u7").sort("rank")["item_id"].to_list()
 
 
 def test_the_model_is_a_link_to_the_store_and_not_a_copy(by_model):

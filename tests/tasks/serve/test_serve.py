@@ -87,29 +87,6 @@ def test_the_report_of_the_last_run_is_served(served):
     assert get_json(address, "/report/runs/..%2F..%2Findex.html")[0] == 422
 
 
-def test_answers_are_those_of_python(served):
-    home, address = served
-    shop = load(home.root, "small")
-    status, answer = get_json(address, "/recommend", user="u7", n=5)
-    assert status == 200 and answer["items"] == shop.recommend_for("u7", n=5).to_dicts()
-    assert (answer["publication"], answer["model"]) == ("of-random_graph", "random_graph")
-    _, answer = get_json(address, "/recommend", item=["i1", "i2", "nil"], n=3, without=["i5"])
-    assert answer["items"] == shop.recommend(["i1", "i2"], n=3, without=["i5"]).to_dicts()
-    assert answer["unknown"] == ["nil"]
-    _, answer = get_json(address, "/similar", item="i3", n=4)
-    assert answer["items"] == shop.similar_items("i3", n=4).to_dicts()
-    _, health = get_json(address, "/health")
-    assert health["status"] == "ok" and health["publication"] == "of-random_graph" and health["age_seconds"] >= 0
-    status, described = get_json(address, "/openapi.json")
-    assert status == 200 and {"/recommend", "/similar", "/health"} <= described["paths"].keys()
-
-
-def test_a_publication_older_than_its_limit_is_stale(served, split_once):
-    home, address = served
-    publish_model(home, split_once[1], "mrf_dense", "old", max_age=1e-9)
-    assert wait_for_health(address, {"publication": "old"})["status"] == "stale"
-
-
 def test_a_new_publication_is_followed_and_no_request_is_lost(served):
     home, address = served
     answers, over = [], threading.Event()
@@ -159,26 +136,14 @@ def status_of(address, method="GET", **headers):
             return error.code, error.read()
 
 
-@pytest.mark.parametrize(
-    ("host", "status"),
-    [("127.0.0.1:8765", 200), ("LOCALHOST", 200), ("[::1]:80", 200), ("rebound.example", 421), ("", 421)],
-)
-def test_only_requests_under_a_name_of_the_server_are_answered(served, host, status):
-    assert status_of(f"{served[1]}/health", Host=host)[0] == status
-
-
-def test_head_has_no_body_and_the_page_to_try_it_names_no_other_machine(served):
+def test_only_requests_under_a_name_of_the_server_are_answered(served):
     _, address = served
+    answered = {"127.0.0.1:8765": 200, "LOCALHOST": 200, "[::1]:80": 200, "rebound.example": 421, "": 421}
+    assert {host: status_of(f"{address}/health", Host=host)[0] for host in answered} == answered
     assert status_of(f"{address}/health", "HEAD") == (200, b"")
     status, page = status_of(address)
-    assert status == 200 and page == status_of(f"{address}/docs")[1] and b"//" not in page.replace(b"// P", b"")
-
-
-def test_no_answer_names_a_user_who_was_not_asked_for(served):
-    home, address = served
-    _, answer = get_json(address, "/recommend", user="nobody")
-    users = load(home.root, "small").users["user_id"]
-    assert not [user for user in users if re.search(rf"\b{user}\b", answer["detail"])]
+    assert status == 200 and page == status_of(f"{address}/docs")[1]
+    assert b"//" not in page.replace(b"// P", b"")  # the page to try it names no other machine
 
 
 def test_requests_need_one_of_the_keys(copied, tmp_path):
@@ -223,37 +188,26 @@ BAD_BODIES = {
     "1e400": (ONE + b'"n": 1e400}', 422, "finite number"),
     "5,000 digits": (ONE + b'"n": %s}' % (b"9" * 5000), 400, "parsing the body"),
     "a lone surrogate": (b'{"queries": [{"user": "\\ud800"}]}', 422, "valid string"),
-    "a lone surrogate in a history": (b'{"queries": [{"items": ["\\udfff"]}]}', 422, "valid string"),
     "a lone surrogate as name": (ONE + b'"\\ud800": 1}', 422, "valid string"),
-    "a long name": (batch(**{NAME: 1}), 422, "not permitted"),
     "a long placement": (batch(placement=NAME), 400, "does not exist"),
     "a long filter": (batch(where=NAME), 400, "5,000 characters"),
-    "an unknown name": (batch(top=5), 422, "not permitted"),
     "100,000 unknown names": (batch(**{f"x{at}": 1 for at in range(100_000)}), 422, "not permitted"),
-    "nested": (b'{"queries": ' + b"[" * 500 + b"]" * 500 + b"}", 422, "valid dictionary"),
     "nested deeper than Python reads": (b"[" * 100_000, 400, "parsing the body"),
-    "no JSON": (b"{", 422, "JSON decode error"),
     "no UTF-8": (b'"\xff"', 400, "parsing the body"),
-    "nothing": (b"", 422, "Field required"),
     "null": (b"null", 422, "Field required"),
 }
 BAD_QUERIES = {
     "/recommend": (422, "give either `user`, or"),
     "/recommend?user=u7&item=i1": (422, "give either `user`, or"),
-    "/recommend?user=u7&n=0": (422, "greater than or equal to 1"),
     "/recommend?user=u7&n=NaN": (422, "valid integer"),
-    "/recommend?user=u7&n=1e400": (422, "valid integer"),
     f"/recommend?user=u7&n={'9' * 5000}": (422, "integer"),
     "/recommend?user=%ED%A0%80": (404, "is not among the 60 users"),
-    f"/recommend?user={NAME}": (404, "is not among the 60 users"),
     f"/recommend?user={NAME * 3}": (422, "at most 10000 characters"),
     f"/recommend?user=u7&{NAME}=1": (422, "not permitted"),
     "/recommend?user=u7&where=%00": (400, "where"),
     f"/similar?item={NAME}": (404, "no user in small likes it"),
-    f"/popular?category={NAME}": (404, "no item that users like has it"),
     f"/lists/{NAME}": (422, "'popular', 'trending' or 'new'"),
     f"/report/runs/{NAME}.html": (422, "pattern"),
-    f"/{NAME}": (404, "Not Found"),
     "/recommend?user=u7&page=1": (400, "is not the `next` of an answer"),
 }
 
@@ -273,64 +227,23 @@ def test_bad_requests_are_refused_with_a_reason_and_without_a_traceback(copied, 
     assert "Traceback" not in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("chunked", [False, True])
-def test_a_body_has_at_most_2_mb_whether_it_says_its_length_or_not(either, chunked):
-    def ask(length):
+def test_a_body_has_at_most_2_mb_whether_it_says_its_length_or_not(either):
+    def ask(length, chunked):
         body = batch()[:-1].ljust(length - 1) + b"}"
         sent = (body[at : at + 100_000] for at in range(0, length, 100_000)) if chunked else body
         return send(either, "POST", "/recommend", sent, Content_Type="application/json")
 
-    assert ask(65_600)[0] == 200 and ask(MAX_BODY_BYTES)[0] == 200
-    for length in (MAX_BODY_BYTES + 1, 10 * MAX_BODY_BYTES):
-        status, text = ask(length)
-        assert status == 413 and "more than 2,000,000 bytes" in text
-
-
-def test_requests_one_after_the_other_on_a_connection_are_answered(either):
-    connection = http.client.HTTPConnection(either, timeout=30)
-    with contextlib.closing(connection):
+    for chunked in (False, True):
+        assert ask(65_600, chunked)[0] == 200 and ask(MAX_BODY_BYTES, chunked)[0] == 200
+        for length in (MAX_BODY_BYTES + 1, 10 * MAX_BODY_BYTES):
+            status, text = ask(length, chunked)
+            assert status == 413 and "more than 2,000,000 bytes" in text
+    with contextlib.closing(http.client.HTTPConnection(either, timeout=30)) as connection:  # which takes several
         for _ in range(3):
             connection.request("GET", "/recommend?user=u7&n=2&" + "&".join(f"within=i{at}" for at in range(3000)))
             assert len(json.load(connection.getresponse())["items"]) == 2  # 35 kB of headers are allowed
             connection.request("POST", "/recommend", batch(), {"Content-Type": "application/json"})
             assert len(json.load(connection.getresponse())["answers"]) == 1
-
-
-def test_more_connections_than_the_limit_are_refused(copied, monkeypatch):
-    monkeypatch.setattr(server, "MAX_CONNECTIONS", 4)
-    with serve_home(copied) as url:
-        address = urllib.parse.urlsplit(url)
-        with contextlib.ExitStack() as stack:
-            for _ in range(4):
-                stack.enter_context(socket.create_connection((address.hostname, address.port)))
-            assert status_of(f"{url}/live")[0] == 503
-        for _ in range(100):
-            if status_of(f"{url}/live")[0] == 200:
-                break
-            time.sleep(0.05)
-        assert status_of(f"{url}/live")[0] == 200
-
-
-def test_a_server_that_ends_finishes_requests_and_gives_up_those_that_do_not_come(copied, monkeypatch):
-    monkeypatch.setattr(server, "SHUTDOWN_SECONDS", 1)
-    answers = []
-    body = json.dumps({"queries": [{"user": "u7"}] * 100, "n": 40}).encode()
-    with serve_home(copied) as url:
-        address = urllib.parse.urlsplit(url)
-
-        def ask():
-            answers.append(send(address.netloc, "POST", "/recommend", body, Content_Type="application/json"))
-
-        half = socket.create_connection((address.hostname, address.port))
-        half.sendall(b"POST /recommend HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n\r\n{")
-        asking = threading.Thread(target=ask)
-        asking.start()
-        time.sleep(0.03)
-        began = time.monotonic()
-    assert time.monotonic() - began < 10
-    asking.join()
-    half.close()
-    assert answers[0][0] == 200 and len(json.loads(answers[0][1])["answers"]) == 100
 
 
 @pytest.mark.skipif(shutil.which("nginx") is None, reason="needs nginx")

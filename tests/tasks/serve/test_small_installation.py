@@ -1,10 +1,12 @@
 """Serving needs no more than `requirements-serve.txt` brings: neither Prefect nor Great Expectations nor Matplotlib."""
 
 import re
+import shutil
 import subprocess
 import sys
 from importlib.metadata import packages_distributions
 
+import polars as pl
 from packaging.utils import canonicalize_name
 
 from tests.test_dependencies import list_needed
@@ -24,12 +26,14 @@ class OnlyAllowed(importlib.abc.MetaPathFinder):
 sys.meta_path.insert(0, OnlyAllowed())
 from pathlib import Path
 from oneclass import load
+home = {root!r}
+print("ids", *load(home, "small").recommend_for("u7", n=5)["item_id"])
+assert "duckdb" not in sys.modules
 from oneclass.flows import commands
 from oneclass.tasks.serve import server as service
 from oneclass.tasks.serve.access import AccessRules
 
 assert commands.main("serve", ["--help"]) == 0
-home = {root!r}
 assert commands.main("recommend", ["--dataset", "small", "--home", home, "--user", "u7", "--json"]) == 0
 app = service.build_app(Path(home), "small", AccessRules(), None)
 
@@ -52,7 +56,11 @@ for path in (recommend, recommend + "&where=true", "/similar?item=i3", "/popular
 NAMES = [line for line in (ROOT / "requirements-serve.txt").read_text().splitlines() if not line.startswith("#")]
 
 
-def test_serving_imports_nothing_else(copied):
+def test_serving_imports_nothing_else_and_needs_no_store_and_no_warehouse(copied):
+    lists = pl.read_parquet(copied.published / "recommendations.parquet")
+    for name in ("models", "matrices"):
+        shutil.rmtree(copied.folder / name)
+    copied.warehouse.unlink()
     needed = list_needed(NAMES, f"{sys.version_info.major}.{sys.version_info.minor}").keys()
     assert not needed & {"prefect", "great-expectations", "matplotlib", "optuna", "sqlalchemy", "pyarrow"}
     allowed = {top for top, of in packages_distributions().items() if needed & set(map(canonicalize_name, of))}
@@ -60,6 +68,8 @@ def test_serving_imports_nothing_else(copied):
     command = [sys.executable, "-c", program]
     done = subprocess.run(command, capture_output=True, text=True, env=ELSEWHERE, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
+    expected = lists.filter(pl.col("user_id") == "u7").sort("rank")["item_id"].to_list()
+    assert re.search(r"^ids (.*)$", done.stdout, flags=re.MULTILINE)[1].split() == expected
     answers = re.findall(r"^(/\S+) (\d+)$", done.stdout, flags=re.MULTILINE)
     assert len(answers) == 7 and {status for _, status in answers} == {"200"}
 
