@@ -1,5 +1,6 @@
 """The schema of the contract files, and their reader."""
 
+import hashlib
 import re
 import sys
 from collections.abc import Mapping
@@ -10,6 +11,8 @@ from typing import Any, Literal, get_args
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from oneclass import sql
 
 # In the order that they run.
 Stage = Literal["ingest", "binarize", "split", "diagnose", "tune", "train", "evaluate", "publish"]
@@ -35,6 +38,7 @@ class Column(_Declared):
     above: float | None = Field(default=None, description="A value that all are above.")
     most: float | None = Field(default=None, description="The highest value.")
     finite: bool = Field(default=False, description="Whether a DOUBLE without a bound must be finite.")
+    clause: str = Field(default="", description="What else its definition says in SQL, such as a default.")
 
     @property
     def declared(self) -> str:
@@ -136,6 +140,13 @@ class Contract(_Declared):
             raise ValueError(f"names of rules that are taken: {sorted(duplicates)}")
         return self
 
+    @property
+    def definition(self) -> str:
+        """The SQL that makes the table where it is absent."""
+        columns = (f"    {name} {column.declared} {column.clause}".rstrip() for name, column in self.columns.items())
+        head = f"-- {self.table}: one row is {self.row}\ncreate schema if not exists {self.table.partition('.')[0]};\n"
+        return f"{head}create table if not exists {self.table} (\n" + ",\n".join(columns) + "\n)"
+
     def rule_sql(self, rule: Rule) -> str:
         """Return the rule's condition or query with the contract's relations inserted; empty if it has neither."""
         text = rule.where or rule.query or ""
@@ -221,3 +232,17 @@ def load() -> tuple[Contract, ...]:
 def for_stage(stage: str) -> list[Contract]:
     """Return the contracts that close a stage."""
     return [contract for contract in load() if contract.stage == stage]
+
+
+@cache
+def schema() -> list[str]:
+    """Return the statements of the warehouse's tables and views, each made only where absent or as another view."""
+    tables = [contract.definition for contract in load() if "." in contract.table]
+    protocols = [contract.table.partition(".")[2] for contract in load() if "role" in contract.columns]
+    views = [sql.statement("schema/splits", protocol=protocol) for protocol in protocols]
+    return [*tables, *(text for name, text in sql.statements("schema").items() if name != "splits"), *views]
+
+
+def schema_digest() -> str:
+    """Return a digest of `schema`: with another one a warehouse may lack a table, or have an older view."""
+    return hashlib.sha256("\0".join(schema()).encode()).hexdigest()

@@ -156,9 +156,9 @@ def _definitions(found: dict[str, definitions.Definition]) -> str:
 
 
 def _tables() -> Iterator[str]:
-    yield "## Tables\n\nIn `<home>/<dataset>/warehouse.duckdb`, in the order of `sql/schema/`.\n"
+    yield "## Tables\n\nIn `<home>/<dataset>/warehouse.duckdb`, in the order of the stages.\n"
     described = {contract.table: contract for contract in contracts.load()}
-    for statements in sql.schema():
+    for statements in contracts.schema():
         for comment, name, body in CREATED.findall(statements):
             if contract := described.get(name):
                 row = f"one row is {contract.row}"

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import duckdb
 import polars as pl
 
-from oneclass import sql
+from oneclass.data_contracts import contracts
 from oneclass.interactions import Interactions, encode_attributes
 from oneclass.models.base import Model
 from oneclass.models.evaluation import definitions
@@ -174,7 +174,7 @@ def _split(
     )
     config: dict[str, Any] = {"threads": threads, "temp_directory": tempfile.gettempdir()}
     with _quiet_stages(), duckdb.connect(config=config) as connection:
-        for statements in ("set TimeZone = 'UTC'", *sql.schema()):
+        for statements in ("set TimeZone = 'UTC'", *contracts.schema()):
             connection.execute(statements)
         for number, table in enumerate(tables, 1):
             events = table.events.rename({"weight": "value", "time": "occurred_at"}, strict=False)

@@ -1,4 +1,4 @@
-"""The project's SQL: `sql/<stage>.sql` holds the statements of a stage, and `sql/schema/` the warehouse's tables."""
+"""The project's SQL: `sql/<stage>.sql` holds the statements of a stage."""
 
 import hashlib
 import re
@@ -37,22 +37,11 @@ def stage_digest(stage: str) -> str:
     return hashlib.sha256(_stage_text(stage).encode()).hexdigest()
 
 
-@cache
-def schema() -> list[str]:
-    """Every `sql/schema/*.sql`, in file order: the warehouse's tables, each made only where absent."""
-    found = [file for file in files(__name__).joinpath("schema").iterdir() if file.name.endswith(".sql")]
-    return [file.read_text(encoding="utf-8") for file in sorted(found, key=lambda file: file.name)]
-
-
-def schema_digest() -> str:
-    """A digest of every statement of `schema`: another one, and a warehouse may lack a table or have an older view."""
-    return hashlib.sha256("\0".join(schema()).encode()).hexdigest()
-
-
 def migrations() -> dict[int, str]:
     """Number -> text of every migration in `sql/migrations.sql`, in order: what warehouses since FIRST_VERSION lack.
 
-    They run before `schema`, on a new warehouse too, so each skips missing tables (`alter table if exists`)
+    They run before the warehouse's tables are made (`data_contracts.contracts.schema`), on a new warehouse
+    too, so each skips missing tables (`alter table if exists`)
     and existing columns (`add column if not exists`). A new table needs none.
     """
     return dict(enumerate(statements("migrations").values(), FIRST_VERSION + 1))

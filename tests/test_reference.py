@@ -7,7 +7,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from docs import reference
-from oneclass import sql
+from oneclass.data_contracts import contracts
 from oneclass.flows import commands
 from oneclass.models.evaluation import definitions, metrics
 from oneclass.models.evaluation.beyond_accuracy import Exposure
@@ -39,7 +39,7 @@ def test_every_column_of_the_warehouse_is_there():
     for section in PAGE.partition("## Tables")[2].split("\n### ")[1:]:
         described[section.split("\n")[0]] = re.findall(r"^\| `(\w+)` \| ([^|]*) \|", section, flags=re.MULTILINE)
     with duckdb.connect() as connection:
-        for statements in sql.schema():
+        for statements in contracts.schema():
             connection.execute(statements)
         columns = connection.execute(
             "select schema_name || '.' || table_name, column_name, data_type || if(is_nullable, '', ' not null') "

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from oneclass import sql
+from oneclass.data_contracts import contracts
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("flows", "tasks", "data_contracts", "models")
@@ -18,7 +19,6 @@ STARTS = re.compile(rf"\s*(?:{WORDS}|{WORDS.upper()})\s")  # a sentence that beg
 ONE_ROW = re.compile(r"\bone row(?: at most)?(?::| per | a )", re.IGNORECASE)
 STAGES = sorted(file.stem for file in (ROOT / "sql").glob("*.sql"))
 STATEMENTS = [f"{stage}/{name}" for stage in STAGES for name in sql.statements(stage)]
-SCHEMA = sorted((ROOT / "sql" / "schema").rglob("*.sql"))
 PYTHON = [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py"))]
 
 
@@ -69,7 +69,7 @@ def leading_comment(text: str) -> str:
     return re.match(r"(?:--.*\n)*", text).group()
 
 
-TEXTS = {name: sql.statement(name) for name in STATEMENTS} | {file.stem: file.read_text() for file in SCHEMA}
+TEXTS = {name: sql.statement(name) for name in STATEMENTS}
 
 
 @pytest.mark.parametrize("name", TEXTS)
@@ -86,7 +86,7 @@ def test_every_statement_has_a_name_of_its_own(stage):
 
 
 def test_each_table_of_the_schema_says_what_one_row_is():
-    for text in [*sql.schema(), *sql.migrations().values()]:
+    for text in [*contracts.schema(), *sql.migrations().values()]:
         found = re.findall(r"((?:--.*\n)+)(?:create schema .*;\n)?create .*?([a-z]+\.\w+) ", text)
         assert len(found) == len(re.findall(r"^create (?!schema)", text, re.MULTILINE)), text
         for comment, table in found:
@@ -104,7 +104,7 @@ def test_every_statement_is_used_and_every_name_has_a_statement():
     declared = (ROOT / "tasks" / "ingest" / "layouts.py", ROOT / "tasks" / "datasets" / "__init__.py")
     layouts = {f"ingest/{text}" for text in named_in(*declared)}
     used = named_in(*PYTHON)
-    migrations = {name for name in STATEMENTS if name.startswith("migrations/")}  # read in their order
-    assert set(STATEMENTS) <= used | report | layouts | migrations
+    in_order = {name for name in STATEMENTS if name.startswith(("migrations/", "schema/"))}
+    assert set(STATEMENTS) <= used | report | layouts | in_order
     named = {name for name in used if re.fullmatch(rf"(?:{'|'.join(STAGES)})/[a-z_]+", name)}
     assert named - set(STATEMENTS) == {"report/x", "ingest/x"}

@@ -11,7 +11,7 @@ import polars as pl
 import toml
 from pydantic import ValidationError
 
-from oneclass import sql
+from oneclass.data_contracts import contracts
 from oneclass.tasks.binarize import funnel
 from oneclass.tasks.binarize.funnel import FunnelStep
 from oneclass.tasks.binarize.settings import BinarizeSettings
@@ -64,7 +64,7 @@ def _describe_logs(dataset: Dataset, paths: Sequence[Path], folder: Path) -> tup
     with duckdb.connect() as connection, pl.Config(
         tbl_rows=-1, tbl_cols=-1, tbl_hide_dataframe_shape=True, tbl_hide_column_data_types=True, fmt_str_lengths=60
     ):  # fmt: skip
-        for statements in ("set TimeZone = 'UTC'", *sql.schema()):
+        for statements in ("set TimeZone = 'UTC'", *contracts.schema()):
             connection.execute(statements)
         logs = scan_logs(paths, dataset)
         load_logs(connection, enumerate(logs, 1), folder, dataset, limit=MAX_RECORDS)

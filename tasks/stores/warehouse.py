@@ -14,6 +14,7 @@ import duckdb
 import polars as pl
 
 from oneclass import sql
+from oneclass.data_contracts import contracts
 from oneclass.tasks.errors import InputError, OneclassError, ResourceExhausted
 from oneclass.tasks.stores import durable, resources
 from oneclass.tasks.stores.home import Home
@@ -75,17 +76,17 @@ def migrate_schema(connection: duckdb.DuckDBPyConnection, home: Home) -> None:
     """
     version, newest = check_version(connection, home), max(sql.migrations())
     recorded = "select any_value(statements) from operations.schema_version"
-    if version == newest and fetch_row(connection, recorded) == (sql.schema_digest(),):
+    if version == newest and fetch_row(connection, recorded) == (contracts.schema_digest(),):
         return
     missing = {number: statements for number, statements in sql.migrations().items() if number > version}
     connection.begin()
     try:
-        for statements in (*missing.values(), *sql.schema()):
+        for statements in (*missing.values(), *contracts.schema()):
             connection.execute(statements)
         for number in missing:
             row = [number, datetime.now(UTC).replace(tzinfo=None)]
             connection.execute("insert into operations.schema_version (version, applied_at) values (?, ?)", row)
-        connection.execute("update operations.schema_version set statements = ?", [sql.schema_digest()])
+        connection.execute("update operations.schema_version set statements = ?", [contracts.schema_digest()])
         connection.commit()
     except BaseException:
         connection.rollback()

@@ -6,7 +6,7 @@ from functools import cache
 import duckdb
 import pytest
 
-from oneclass import sql
+from oneclass.data_contracts import contracts
 from oneclass.data_contracts.contracts import Contract, fill_in, load
 
 STAGE_VALUES = {
@@ -58,7 +58,7 @@ def file(tmp_path_factory):
     """A warehouse with its tables and no rows."""
     path = tmp_path_factory.mktemp("contracts") / "warehouse.duckdb"
     with duckdb.connect(str(path), config={"threads": 1}) as connection:
-        for statement in sql.schema():
+        for statement in contracts.schema():
             connection.execute(statement)
     return path
 

@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 
 from oneclass import sql
+from oneclass.data_contracts import contracts
 from oneclass.data_contracts.checks import check_contracts
 from oneclass.data_contracts.contracts import load
 from oneclass.tasks import anomalies, datasets
@@ -71,7 +72,7 @@ def shop(request):
     """Forty ordinary nights with weekends, growth and Christmas, what was told of each, and the log of the next."""
     shop, told = Shop(request.param, EVENTS), {}
     with duckdb.connect(":memory:", config={"threads": 1}) as connection:
-        for statements in [*sql.migrations().values(), *sql.schema()]:
+        for statements in [*sql.migrations().values(), *contracts.schema()]:
             connection.execute(statements)
         for number in range(NIGHTS):
             day = FIRST_DAY + timedelta(days=number)

@@ -12,6 +12,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from oneclass import sql
+from oneclass.data_contracts import contracts
 from oneclass.tasks.binarize import weights
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
@@ -127,7 +128,7 @@ EVENTS = st.lists(
 def tables():
     """A database with the warehouse's tables alone."""
     with duckdb.connect(config={"threads": 1}) as connection:
-        for statement in sql.schema():
+        for statement in contracts.schema():
             connection.execute(statement)
         yield connection
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oneclass import sql
+from oneclass.data_contracts import contracts
 from oneclass.tasks.binarize import funnel
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
@@ -35,7 +35,8 @@ def likes_by_hand(events, threshold, first, last):
 def logs():
     """A database with the tables of `raw`."""
     with duckdb.connect(config={"threads": 1}) as connection:
-        connection.execute(sql.schema()[0])
+        for statements in contracts.schema():
+            connection.execute(statements)
         yield connection
 
 

@@ -8,6 +8,7 @@ import duckdb
 import pytest
 
 from oneclass import sql
+from oneclass.data_contracts import contracts
 from oneclass.flows import commands
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.stores import runs, warehouse
@@ -64,7 +65,7 @@ def test_each_migration_has_a_number_of_its_own():
 
 def test_an_older_home_has_the_columns_of_a_new_one_and_keeps_its_rows(older, tmp_path):
     fresh = type(older)(tmp_path / "fresh", "small", older.limits)
-    assert load_columns(older) == load_columns(fresh), "add a migration for new columns in sql/schema/"
+    assert load_columns(older) == load_columns(fresh), "add a migration for new columns"
     assert load_versions(fresh) == list(sql.migrations()) and load_versions(older) == [14, *sql.migrations()]
     with warehouse.open_warehouse(older) as connection:
         assert connection.execute("select run_id from operations.runs").fetchall() == [("old",)]
@@ -134,11 +135,11 @@ def test_a_migration_is_applied_once_and_to_new_homes_too(older, tmp_path, monke
 def test_a_new_table_and_another_view_reach_an_older_home_without_a_migration(home, monkeypatch):
     with warehouse.open_warehouse(home):
         pass
-    known = sql.schema()
+    known = contracts.schema()
     added = (
         "create table if not exists raw.added (x integer); create or replace view operations.evaluated_runs as select 7"
     )
-    monkeypatch.setattr(sql, "schema", lambda: [*known, added])
+    monkeypatch.setattr(contracts, "schema", lambda: [*known, added])
     with warehouse.open_warehouse(home) as connection:
         assert connection.execute("select count(*) from raw.added").fetchone() == (0,)
         assert connection.execute("from operations.evaluated_runs").fetchall() == [(7,)]
