@@ -15,7 +15,7 @@ from oneclass.tasks import anomalies, datasets
 from oneclass.tasks.ingest.landing import IngestSettings
 from oneclass.tasks.ingest.stage import ingest
 from oneclass.tasks.stores import runs, warehouse
-from tests.conftest import query_rows
+from tests.conftest import execute_statement, query_rows
 from tests.tasks.ingest.conftest import write_csv
 from tests.tasks.simulated_shop import FAULTS, FIRST_DAY, Shop, compute_run_time
 
@@ -106,13 +106,6 @@ def test_a_fault_raises_an_alarm(tonight, kind):
     assert all(result.success for result in results)  # the night stands
 
 
-def test_a_shifted_column_leaves_no_fit_of_users_and_items(tonight):
-    connection, log, day = tonight
-    record_night(connection, "tonight", day, FAULTS["items shifted by a line"](log, np.random.default_rng(0)), 99)
-    rows = warehouse.select(connection, "nights/unusual", run_id="tonight")
-    assert rows["figure"].to_list() == ["pairing"] and abs(rows["value"][0]) < 0.25 < rows["usual_from"][0]
-
-
 def test_one_user_is_told_of_before_anything_is_usual(tonight):
     connection, log, day = tonight
     connection.execute("delete from operations.nights where run_id not in ('n0', 'n1')")
@@ -159,25 +152,6 @@ def test_a_night_that_is_run_again_counts_once(tonight, state):
     end_run(connection, "again")
     complete = "select count(*), count(distinct night) from operations.complete_nights"
     assert connection.execute(complete).fetchone() == (NIGHTS + 1, NIGHTS + 1)
-
-
-def test_of_a_log_that_has_grown_what_is_new_counts(tonight):
-    connection, log, day = tonight
-    columns = "user_id::bigint as user, item_id::bigint as item, value, epoch(occurred_at)::bigint as seconds"
-    asked = f"select {columns} from raw.events where file_id = {NIGHTS} order by line_number"
-    old = connection.execute(asked).fetchnumpy()
-    grown = type(log)(**{name: np.concatenate([old[name], part]) for name, part in vars(log).items()})
-    record_night(connection, "tonight", day, log, 99)
-    apart = load_figures(connection, "tonight")
-    for table in ("raw.events", "operations.log_files", "operations.arrivals"):
-        connection.execute(f"delete from {table} where file_id = 99")
-    connection.execute("delete from operations.nights where run_id = 'tonight'")
-    insert_log(connection, "tonight", grown, NIGHTS, before=len(old["seconds"]))
-    anomalies.record_batch_stats(connection, "tonight")
-    together = load_figures(connection, "tonight")
-    same = ("events", "heaviest_user_share", "doubled_share", "new_user_share", "new_item_share")
-    assert {name: together[name] for name in same} == pytest.approx({name: apart[name] for name in same})
-    assert together["pairing"] == pytest.approx(apart["pairing"], rel=0.02)
 
 
 def test_the_fit_of_users_and_items_is_what_a_naive_count_finds():
@@ -256,30 +230,27 @@ def test_the_usual_is_that_of_a_naive_median(shop, length):
         assert found[figure] == pytest.approx(list(naive_usual(known, tonight, figure == "events")))
 
 
-@pytest.mark.slow
-def test_a_night_over_the_landing_folder_leaves_its_figures_and_other_runs_do_not(home, tmp_path):
+def test_a_night_has_figures_of_what_is_new_in_the_landing_folder_and_other_runs_have_none(home, tmp_path):
     dataset = datasets.load_dataset("ml-1m", tmp_path)
-    write_csv(home.landing / "ratings.csv", "a,x,5", "b,x,4")
-    other = write_csv(tmp_path / "ratings.csv", "c,x,5", "d,x,4", "e,x,4")
-    calls = (("night", [], False), ("by hand", [other], False), ("again", [], False), ("all", [], True))
-    for run_id, sources, replace in calls:
+
+    def run(run_id, *sources, replace=False, settings=None):
         with runs.record_run(home, run_id, "nightly", {}):
-            ingest(home, dataset, sources, run_id, replace=replace)
-    found = query_rows(home, "select run_id, value from operations.nights where figure = 'events' order by 1")
-    assert found == [("again", 2), ("night", 2)]
+            ingest(home, dataset, list(sources), run_id, settings or IngestSettings(), replace=replace)
 
-
-def test_new_lines_of_a_grown_log_that_are_rejected_are_an_alarm(home, tmp_path):
-    dataset = datasets.load_dataset("ml-1m", tmp_path)
     lines = [f"u{number},x,5" for number in range(990)]
     write_csv(home.landing / "ratings.csv", *lines)
-    with runs.record_run(home, "before", "nightly", {}):
-        ingest(home, dataset, [], "before")
-    with warehouse.open_warehouse(home) as connection:
-        connection.execute("update operations.nights set night = night - interval 1 day")
-    # Of all lines a thousandth, of the new ones a half.
+    run("before")
+    run("by hand", write_csv(tmp_path / "ratings.csv", "c,x,5", "d,x,4", "e,x,4"))
+    run("again")
+    run("all", replace=True)
+    found = query_rows(home, "select run_id, value from operations.nights where figure = 'events' order by 1")
+    assert found == [("again", 990), ("before", 990)]
+    execute_statement(home, "update operations.nights set night = night - interval 1 day")
+    # Of all lines a thousandth is rejected, of the new ones a half.
     write_csv(home.landing / "ratings.csv", *lines, "a,x,5", "b,x,9")
-    with runs.record_run(home, "night", "nightly", {}):
-        ingest(home, dataset, [], "night", IngestSettings(fresh_within_hours=1e6))
-    ((run_id, alarm),) = query_rows(home, "from operations.alarms")
-    assert run_id == "night" and "share of rejected lines 0.5, usually to 0.01" in alarm
+    run("night", settings=IngestSettings(fresh_within_hours=1e6))
+    assert query_rows(home, "select value from operations.nights where run_id = 'night' and figure = 'events'") == [
+        (1,)
+    ]
+    [(_, alarm)] = query_rows(home, "from operations.alarms where run_id = 'night'")
+    assert "share of rejected lines 0.5, usually to 0.01" in alarm

@@ -97,18 +97,14 @@ SKU_ALONE = {"category": [], "categories": [], "number": [], "text": []}
         ("sku,genre\n1,a\n", {"category": "name"}, r'has .*none is called name\. .*\n\n\[items\]\ncategory = "COLUMN"'),
         ("sku\n1\n", {}, r"has no column but the ids"),
         ("sku,a\n1,2\n,3\n", {}, r"row 3: item_id = '' is no id"),
-        ("sku,a\n1,2\nNULL,3\n", {}, r"row 3: item_id = '' is no id"),
         ("sku,a\n1,2\n2,3\n1.0,4\n", {}, r"row 4: item_id = '1' has an earlier row with other cells"),
         ("# list\nsku,a\n1,2\n2,3,4\n", {}, r"cannot be read \(.*Line: 4 .*2 Found: 3\)"),
         ("sku,a,A\n1,2,3\n", {}, r"row 1: two of the columns sku, a, A have one name"),
         ("sku,a,item_id\n1,2,3\n", {"id": "sku"}, r"has a column item_id beside sku"),
         ("sku,a\n1,2\n2,cheap\n", {"number": ["a"]}, r"row 3: a = 'cheap' is not a number"),
-        ("sku,a\n1,inf\n", {"number": ["a"]}, r"row 2: a = 'inf' is not a number"),
         ("", {}, "is empty"),
         ('id,title\n1,x\n2,"y\n3,z\n', {}, "cannot be read .*Line: 3 .*unterminated quote"),
         ('{"id": 1, "title": "x"}\n[]\n7\n', {}, "cannot be read .*expected records"),
-        ('{"id": 1, "title": "x"}\n{"id":\n', {}, "cannot be read .*Malformed JSON .*line 3"),
-        ("PAR1 and no more", {}, "cannot be read .*magic bytes"),
     ],
 )
 def test_a_table_that_cannot_be_meant_is_refused(tmp_path, text, declared, message):
@@ -117,12 +113,18 @@ def test_a_table_that_cannot_be_meant_is_refused(tmp_path, text, declared, messa
         read_tables(dataset)
 
 
-def test_a_file_that_cannot_be_read_is_named(tmp_path):
-    with pytest.raises(InputError, match="titles.csv: cannot be read"):
-        read_titles(tmp_path / "titles.csv", Dataset(name="shop"))
-    (tmp_path / "titles.csv").write_bytes(gzip.compress(b"item_id,title\n1,x\n" * 99, mtime=0)[:-20])
-    with pytest.raises(InputError, match="titles.csv: .*(cut short|ended before)"):
-        read_titles(tmp_path / "titles.csv", Dataset(name="shop"))
+def test_a_file_that_cannot_be_read_or_lacks_its_columns_is_named(tmp_path):
+    path = tmp_path / "titles.csv"
+    cut_short = gzip.compress(b"item_id,title\n1,x\n" * 99, mtime=0)[:-20]
+    for content, message in (
+        (None, "titles.csv: cannot be read"),
+        (cut_short, "titles.csv: .*(cut short|ended before)"),
+        (b"sku,what\n1,x\n", r"columns sku, what.*\n\n\[titles\]\ntitle = "),
+    ):
+        if content:
+            path.write_bytes(content)
+        with pytest.raises(InputError, match=message):
+            read_titles(path, Dataset(name="shop"))
 
 
 def test_a_column_has_one_kind():
@@ -141,7 +143,6 @@ TABLE = [
 HEADER = ("sku", "note", "Name")
 NAMED = Titles(item="SKU", title="name")
 NUMBERED = Titles(item="1", title="3")
-OBJECTS = [dict(zip(HEADER, row, strict=True)) for row in TABLE]
 
 
 def as_csv(delimiter: str, rows=(HEADER, *TABLE)) -> str:
@@ -149,30 +150,19 @@ def as_csv(delimiter: str, rows=(HEADER, *TABLE)) -> str:
     return "".join(f"{line}\r\n" for line in lines)
 
 
-def as_parquet(tmp_path) -> bytes:
-    pl.DataFrame(OBJECTS).write_parquet(tmp_path / "given.parquet")
-    return (tmp_path / "given.parquet").read_bytes()
-
-
 TABLES = {
-    "comma": as_csv(",").encode(),
-    "semicolon": as_csv(";").encode("utf-8-sig"),
     "pipe, comments and gzip": gzip.compress(("# products\n\n" + as_csv("|")).encode()),
-    "tab": "".join("\t".join(row) + "\n" for row in (HEADER, *TABLE)).encode(),
     "UTF-16": as_csv(";").encode("utf-16"),
     "Shift-JIS": as_csv(",").replace("ä", "a").replace("\u2028", "").encode("shift-jis"),
     "without header": as_csv("|", TABLE).encode(),
     "MovieLens": "".join("::".join(row) + "\n" for row in TABLE).encode(),
-    "JSON lines": "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in OBJECTS).encode(),
-    "JSON array": json.dumps(OBJECTS).encode(),
     "workbook": as_workbook([[cell.replace('"', "&quot;") for cell in row] for row in (HEADER, *TABLE)]),
-    "Parquet": None,
 }
 
 
 @pytest.mark.parametrize("name", TABLES)
 def test_titles_are_read_as_logs_are(tmp_path, name):
-    (path := tmp_path / "products").write_bytes(TABLES[name] or as_parquet(tmp_path))
+    (path := tmp_path / "products").write_bytes(TABLES[name])
     columns = NUMBERED if name in ("without header", "MovieLens") else NAMED
     found = read_titles(path, Dataset(name="shop", titles=columns, encoding="shift-jis"))
     assert found == {"7": "Kase; alt" if name == "Shift-JIS" else "Käse; alt", "8": "クール" * 9, "x": 'a "b"'}
@@ -184,7 +174,6 @@ def test_titles_are_read_as_logs_are(tmp_path, name):
         ("movieId,title,genres\n1,Toy Story (1995),Comedy\n", {"1": "Toy Story (1995)"}),
         ('item_id;name;\n7;"A; B";\n', {"7": "A; B"}),
         ("1::Toy Story (1995)::Animation\n2::Jumanji::x\n", {"1": "Toy Story (1995)", "2": "Jumanji"}),
-        ("Title\tSKU\nLamp\tx1\n", {"x1": "Lamp"}),
         ('\ufeff[{"id": 1, "title": "x"}]', {"1": "x"}),
         ("".join(f'{{"k{n}": 1, "id": {n}, "name": "x"}}\n' for n in range(500)), {str(n): "x" for n in range(500)}),
     ],
@@ -192,12 +181,6 @@ def test_titles_are_read_as_logs_are(tmp_path, name):
 def test_titles_are_found_by_usual_names(tmp_path, text, found):
     (path := tmp_path / "titles.csv").write_text(text)
     assert read_titles(path, Dataset(name="shop")) == found
-
-
-def test_a_column_of_titles_that_is_absent_is_asked_for(tmp_path):
-    (path := tmp_path / "titles.csv").write_text("sku,what\n1,x\n")
-    with pytest.raises(InputError, match=r"columns sku, what.*\n\n\[titles\]\ntitle = "):
-        read_titles(path, Dataset(name="shop"))
 
 
 def test_the_warehouse_has_the_current_version(tmp_path, home):
@@ -240,7 +223,6 @@ def test_a_declared_table_lies_beside_the_data_sets_file(tmp_path):
     (folder := tmp_path / "datasets").mkdir()
     (folder / "shop.toml").write_text('[titles]\nfile = "products.csv"\n')
     assert load_dataset("shop", tmp_path).titles.file == str(folder / "products.csv")
-    for key, wanted in {"items.categry": "category", "titles.items": "item"}.items():
-        (folder / "shop.toml").write_text(f'{key} = "Name"\nitems.file = "products.csv"\n')
-        with pytest.raises(InputError, match=rf"unknown key {key}. Did you mean {wanted}\?"):
-            load_dataset("shop", tmp_path)
+    (folder / "shop.toml").write_text('items.categry = "Name"\nitems.file = "products.csv"\n')
+    with pytest.raises(InputError, match=r"unknown key items.categry. Did you mean category\?"):
+        load_dataset("shop", tmp_path)

@@ -32,39 +32,37 @@ def test_since_and_until_take_whole_days(home, log_events):
     log_events([("a", str(day), 1, datetime(2026, 1, day, 23, 59)) for day in range(1, 6)])
     binarize(home, BinarizeSettings(), "run", since=date(2026, 1, 2), until=date(2026, 1, 4))
     assert [item for (item,) in load_interactions(home, "item_id")] == ["2", "3", "4"]
+    assert binarize(home, BinarizeSettings(), "last", until=date.max).edges == 5
 
 
-def test_until_the_last_day_of_the_calendar(home, log_events):
-    log_events([("a", "x", 1, datetime(2026, 1, 1))])
-    assert binarize(home, BinarizeSettings(), "run", until=date.max).edges == 1
+TIMED = [("a", "x", 1, datetime(2024, 5, 31, 22, 30)), ("b", "x", 3, datetime(2024, 6, 2))]
+UNTIMED = [event[:3] for event in TIMED]
 
 
-def test_logs_without_an_event_are_reported(home, log_events):
-    with warehouse.open_warehouse(home), pytest.raises(InputError, match="the logs hold no event"):
+@pytest.mark.parametrize(
+    ("events", "asked", "message"),
+    [
+        ([], {}, "the logs hold no event"),
+        (UNTIMED, {"since": date(2026, 1, 1)}, "--since and --until need the times"),
+        (UNTIMED, {"half_life_days": 3}, "half_life_days needs the times of events"),
+        (TIMED, {"until": date(2024, 5, 30)},
+         "of 2 events none lies up to 2024-05-30: they go from 2024-05-31 to 2024-06-02"),
+        (TIMED, {"threshold": 9},
+         r"none of 2 events has a value of at least binarize.threshold = 9 \(the highest of all is 3"),
+        (TIMED, {"threshold": 9, "sum_values": True}, "reaches binarize.threshold = 9: .* add up to 3 at most"),
+    ],
+)  # fmt: skip
+def test_where_no_like_is_left_the_reason_is_said_and_nothing_changes(home, log_events, events, asked, message):
+    asked = dict(asked)
+    period = {name: asked.pop(name) for name in ("since", "until") if name in asked}
+    with warehouse.open_warehouse(home):
+        pass
+    if events:
+        log_events(events)
         binarize(home, BinarizeSettings(), "run")
-
-
-def test_since_on_a_log_without_times_is_reported(home, log_events):
-    log_events([("a", "x", 1)])
-    with pytest.raises(InputError, match="--since and --until need the times"):
-        binarize(home, BinarizeSettings(), "run", since=date(2026, 1, 1))
-
-
-def test_a_period_without_events_is_named_with_the_log_s_own(home, log_events):
-    log_events([("a", "x", 1, datetime(2024, 5, 31, 22, 30)), ("b", "x", 1, datetime(2024, 6, 2))])
-    with pytest.raises(
-        InputError, match="of 2 events none lies up to 2024-05-30: they go from 2024-05-31 to 2024-06-02"
-    ):
-        binarize(home, BinarizeSettings(), "run", until=date(2024, 5, 30))
-
-
-def test_an_empty_result_is_reported_and_changes_nothing(home, log_events):
-    log_events([("a", "x", 1), ("b", "x", 3)])
-    binarize(home, BinarizeSettings(), "run")
     before = load_interactions(home, "*")
-    message = r"none of 2 events has a value of at least binarize.threshold = 9 \(the highest of all is 3"
     with pytest.raises(InputError, match=message):
-        binarize(home, BinarizeSettings(threshold=9), "run")
+        binarize(home, BinarizeSettings(**asked), "run", **period)
     assert load_interactions(home, "*") == before
 
 

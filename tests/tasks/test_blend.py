@@ -199,14 +199,6 @@ def test_a_blend_without_components_is_reported(home, digest, monkeypatch, least
     assert found is None and reason in row["reason"]
 
 
-def test_a_changed_member_makes_another_fit(home, digest):
-    one, other = (
-        BlendSettings(components=[{"model": "half", "settings": {"first": first}}, {"model": "nothing"}])
-        for first in (0, 30)
-    )
-    assert fits.compute_fit_key(digest, "blend", one, 1) != fits.compute_fit_key(digest, "blend", other, 1)
-
-
 def test_on_a_given_split_it_is_weighed_on_edges_cut_from_the_training_part(home, digest):
     digest = split(home, "run", SplitPlan(SplitSettings(), ["given"], seed=1, given_files=([1], [2]))).digests["given"]
     of = two_halves(home, digest)

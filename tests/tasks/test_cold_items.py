@@ -92,19 +92,6 @@ def test_roles_and_matrices_are_those_of_the_hashes(home, shop):
     assert not stored.train[:, part.new_items].nnz
 
 
-def test_features_are_of_the_columns_of_every_split(home, shop):
-    digests = make_split(home, protocols=("cold_items", "strong_generalization", "leave_one_out"))
-    names = load_ids(home, "item")
-    assert len(digests) >= 4
-    for digest in digests.values():
-        stored = matrices.load_split(home, digest)
-        assert stored.item_features.shape == (len(stored.items), 4)
-        for column, features in zip(stored.items, stored.item_features.toarray(), strict=True):
-            number = int(names[column][1:])
-            expected = np.eye(3)[number % 3] if number != 8 else np.zeros(3)  # the table does not have it
-            assert features[:3].tolist() == expected.tolist() and (number == 8) <= (features[3] == 0)
-
-
 def test_a_sample_of_a_search_has_the_features_of_its_items(home, shop):
     digest = make_split(home, protocols=("strong_generalization",))["all_edges"]
     stored = matrices.load_split(home, digest)

@@ -54,21 +54,6 @@ def test_degrees_are_counted_on_both_sides(home, graph):
         assert found == list(zip(degrees.tolist(), vertices.tolist(), strict=True))
 
 
-def test_a_hidden_graph_is_sampled_at_both_rates(home, graph):
-    diagnose(home, "run", 0)
-    degrees = np.bincount([item for _, item in graph], minlength=150)
-    of_users, found = np.bincount([user for user, _ in graph]), {}
-    for r in (1, 0.5):
-        query = f"select item_index, positives, negatives from diagnostics.hidden_graph_ratios where r = {r} order by 1"
-        items, positives, negatives = zip(*query_rows(home, query), strict=True)
-        assert (list(items), list(positives)) == (list(range(150)), degrees.tolist())
-        assert sum(negatives) == np.minimum(of_users, 150 - of_users).sum()
-        found[r] = np.array(negatives)
-    head = np.argsort(degrees)[-10:]
-    assert found[0.5][head].sum() < 0.9 * found[1][head].sum()  # r = 1/2 spares the popular items
-    assert found[1][head].sum() < degrees[head].sum()  # whose negatives are often likes already (Figure 3)
-
-
 def test_the_hidden_graphs_are_those_of_the_model(home, graph):
     """Counted from the model's own sampler, which knows nothing of the warehouse."""
     diagnose(home, "run", 7)

@@ -9,7 +9,6 @@ import pytest
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
 from oneclass.tasks.binarize.weights import LikeSelection
-from oneclass.tasks.protocols import ALL_EDGES
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import SplitPlan, split
 from oneclass.tasks.stores import matrices
@@ -17,7 +16,6 @@ from tests.conftest import load_ids
 from tests.tasks.conftest import cut_next_events_at
 
 DAY = datetime(2026, 3, 1)
-ONE_EACH = BinarizeSettings()
 PROTOCOLS = ["strong_generalization", "leave_one_out", "next_events"]
 NEXT_FROM = date(2026, 3, 9)
 SHARED = SplitSettings(held_out_share=0.25)
@@ -61,35 +59,26 @@ def stored_ages(home, histories, users, items):
     return found
 
 
-def make_splits(home, likes=ONE_EACH):
+def make_splits(home, likes):
     binarize(home, likes, "run")
     return split(home, "run", SplitPlan(SHARED, PROTOCOLS, 1, LikeSelection(likes), times=True)).digests
 
 
-def test_every_protocol_has_the_ages_as_of_the_end_of_its_training(home, log_events):
-    events = list(draw_events(1))
+@pytest.mark.parametrize("sums", [False, True], ids=["values count", "values add up"])
+def test_every_protocol_has_the_ages_as_of_the_end_of_its_training(home, log_events, sums):
+    events = [(user, item, value - sums, at) for user, item, value, at in draw_events(1, known=1.0 if sums else 0.95)]
     log_events(events[:400], file_id=1)
     log_events(events[400:], file_id=2)
     last = max(at for *_, at in events if at).date()
-    for protocol, digest in make_splits(home).items():
-        ages = ages_by_pair(events, NEXT_FROM - timedelta(days=1) if protocol == "next_events" else last)
+    for protocol, digest in make_splits(home, BinarizeSettings(sum_values=sums)).items():
+        until = NEXT_FROM - timedelta(days=1) if protocol == "next_events" else last
+        ages = ages_by_pair(events, until, threshold=1e-9 if sums else 1.0)
         stored = matrices.load_split(home, digest)
-        assert stored.event_ages.days.dtype == np.int32
         found = stored_ages(home, stored.histories, stored.users, stored.items)
-        assert len(found) == stored.train.nnz > 150
-        assert found == {pair: ages[pair] for pair in found}, protocol
-        for part in stored.parts.values():
-            of_part = stored_ages(home, part.histories, part.users, stored.items)
-            assert of_part == {pair: ages[pair] for pair in of_part} and of_part, protocol
-
-
-def test_the_ages_are_of_events_whose_weights_count(home, log_events):
-    events = [(user, item, value - 1.0, at) for user, item, value, at in draw_events(2, known=1.0)]
-    log_events(events)
-    stored = matrices.load_split(home, make_splits(home, likes=BinarizeSettings(sum_values=True))[ALL_EDGES])
-    ages = ages_by_pair(events, max(at for *_, at in events).date(), threshold=1e-9)
-    found = stored_ages(home, stored.histories, stored.users, stored.items)
-    assert found == {pair: ages[pair] for pair in found} and found
+        assert len(found) == stored.train.nnz > 100 and stored.event_ages.days.dtype == np.int32
+        parts = [stored_ages(home, part.histories, part.users, stored.items) for part in stored.parts.values()]
+        for of in (found, *parts):
+            assert of and of == {pair: ages[pair] for pair in of}, protocol
 
 
 @pytest.mark.parametrize("times", [True, False])

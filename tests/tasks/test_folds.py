@@ -2,7 +2,6 @@
 
 import math
 import shutil
-from datetime import date
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +13,6 @@ from oneclass.models.popularity import Popularity
 from oneclass.models.registry import MODELS
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
-from oneclass.tasks.blend import choose_components
 from oneclass.tasks.evaluate.ranking import rank_part_targets
 from oneclass.tasks.evaluate.stage import Evaluated, evaluate
 from oneclass.tasks.protocols import choose_publish_protocol, list_splits
@@ -185,17 +183,6 @@ def test_a_trial_is_evaluated_by_the_users_of_all_folds(evaluated):
     values = [of_user["ndcg@100"] for of_user in expected["wmf"].values()]
     assert (trial.value, trial.user_attrs["standard_error"]) == tuple(map(pytest.approx, mean_and_error(values)))
     assert search.count_users(home) == len(values)
-
-
-def test_a_blend_is_weighed_by_the_users_of_all_folds(evaluated, caplog):
-    caplog.set_level("INFO", logger="oneclass")
-    home, folds, _, expected = evaluated
-    choose_components(home, "run", protocol=PROTOCOL, judged=folds, settings=SETTINGS, seed=1, day=date(2026, 1, 1))
-    alone = mean_and_error([of_user["ndcg@100"] for of_user in expected["mrf_dense"].values()])[0]
-    [sentence] = [record.getMessage() for record in caplog.records if "by cross-validation" in record.getMessage()]
-    users = sum(np.count_nonzero(np.diff(matrices.load_split(home, d).parts["test"].targets.indptr)) for d, _ in folds)
-    assert f"over {users} validation users in 5 folds" in sentence
-    assert f"mrf_dense/score alone {alone:.4f}" in sentence
 
 
 def test_the_choice_and_the_comparison_are_over_all_folds(evaluated):

@@ -2,7 +2,6 @@
 decided.
 """
 
-import hashlib
 import uuid
 from collections import defaultdict
 from datetime import datetime, timedelta
@@ -16,7 +15,6 @@ from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.ingest.stage import ingest
 from oneclass.tasks.protocols import NEXT_EVENTS_VALIDATION, choose_publish_protocol
-from oneclass.tasks.split import stage
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import SplitPlan, split
 from oneclass.tasks.stores import matrices
@@ -108,20 +106,6 @@ def test_auto_finds_a_drift_along_lines_and_none_where_they_are_shuffled_or_sort
     assert matrices.load_split(home, drifting).latest_mask is None and "sorted by item id" in caplog.text
 
 
-def test_random_draws_what_it_drew_before_there_was_a_choice(home, tmp_path):
-    """The digests are those of the version before."""
-    digest = split_lines(home, tmp_path, draw_lines(DRIFTING, 1), "random")
-    found = load_validation(home, "given", digest, 5)
-    edges = np.stack(found.part.targets.nonzero()).astype(np.int64).tobytes()
-    assert (digest, hashlib.sha256(edges).hexdigest()[:16]) == ("4753b70415adfe45", "4f2844a7a3769fb4")
-
-
-def test_few_lines_or_lines_of_few_items_say_nothing(home, tmp_path, caplog):
-    few = dict(list(draw_lines(DRIFTING, 1).items())[:20])
-    assert matrices.load_split(home, split_lines(home, tmp_path, few)).latest_mask is None
-    assert "do not drift along lines (z = 0.0, " in caplog.text
-
-
 @pytest.mark.slow
 def test_without_places_and_times_line_end_is_refused_and_auto_draws(home, tmp_path, caplog):
     """As in a home of before places were kept."""
@@ -208,16 +192,6 @@ def test_next_events_is_judged_by_its_own_cut_among_the_training_edges(home, log
     pairs = {(int(user), int(item)) for user, item in load_entries(home, found.part.targets, found.part.users, items)}
     assert pairs == {edge for edge in late if edge[0] in {user for user, _ in first}} and found.train.nnz == len(first)
     assert f"next_events, validation: the edges from {cut} on, of {found.users} users" in caplog.text
-
-
-@pytest.mark.slow
-def test_next_events_of_few_users_draws_by_default(home, log_events, caplog):
-    log_events(list(draw_days(stage.MIN_USERS - 10)))
-    digests = of_next_events(home)
-    assert NEXT_EVENTS_VALIDATION not in digests and "have only 90 users with earlier edges" in caplog.text
-    assert of_next_events(home, "random") == digests
-    latest = of_next_events(home, "latest")
-    assert {**digests, NEXT_EVENTS_VALIDATION: latest[NEXT_EVENTS_VALIDATION]} == latest
 
 
 @pytest.mark.parametrize(("users", "kept"), [(120, True), (90, False)])

@@ -17,7 +17,6 @@ from oneclass.tasks.datasets.columns import AttributeTable
 from oneclass.tasks.ingest.attributes import store_attributes
 from oneclass.tasks.protocols import ALL_EDGES
 from oneclass.tasks.publish import recommend_all
-from oneclass.tasks.publish.manual import roll_back
 from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.recommend import load
 from oneclass.tasks.rules.settings import NO_RULES, DeclaredRules, Rules
@@ -163,18 +162,6 @@ def test_a_new_item_with_an_event_that_rules_exclude_is_not_listed(shop, tmp_pat
     for user_id in ("u0", "u2"):
         asked = recommender.recommend_for(user_id, n=10)["item_id"].to_list()
         assert asked == lists.filter(user_id=user_id)["item_id"].to_list()
-
-
-def test_lists_with_new_items_are_returned_to(shop, tmp_path):
-    home, rows = shop
-    describe_items(home, tmp_path, rows)
-    before = publish_lists(home, run_id="first")
-    publish_lists(home, "popularity", run_id="second")
-    roll_back(home, "third")
-    with warehouse.open_warehouse(home, read_only=True) as connection:
-        restored = connection.sql("from published.recommendations order by user_id, rank").pl()
-    assert restored["is_new"].any()
-    assert restored.equals(before.select(restored.columns).sort("user_id", "rank"))
 
 
 def test_the_share_of_new_items_is_bounded(shop, tmp_path):

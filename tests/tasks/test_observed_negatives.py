@@ -109,18 +109,6 @@ def test_next_events_has_the_negatives_that_the_log_had_at_the_cut(home, events)
 
 
 @pytest.mark.slow
-def test_matrices_are_the_same_where_none_is_asked_for_and_the_same_again_next_night(home, events):
-    plain = split_home(home, observed=False)
-    assert all(matrices.load_split(home, digest).explicit_negatives is None for digest in plain.values())
-    asked = split_home(home)
-    assert split_home(home) == asked and all(asked[name] != plain[name] for name in plain)
-    assert split_home(home, observed=False) == plain
-    for name in plain:
-        one, other = (matrices.load_split(home, digests[name]) for digests in (plain, asked))
-        assert (one.train != other.train).nnz == 0 and np.array_equal(one.users, other.users)
-
-
-@pytest.mark.slow
 def test_a_fit_gets_them(home, events, caplog):
     settings = RandomGraphSettings(factors=3, iterations=3, explicit_negatives=True)
 

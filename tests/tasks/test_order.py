@@ -8,15 +8,10 @@ from datetime import date, datetime, timedelta
 import numpy as np
 import pytest
 
-from oneclass.models.evaluation.metrics import average_over_users, compute_user_metrics
-from oneclass.models.evaluation.ranking import rank_targets
-from oneclass.models.registry import MODELS
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
 from oneclass.tasks.datasets import Dataset
-from oneclass.tasks.evaluate.ranking import rank_part_targets
 from oneclass.tasks.ingest.stage import ingest
-from oneclass.tasks.protocols import ALL_EDGES
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import SplitPlan, split
 from oneclass.tasks.stores import matrices
@@ -124,39 +119,3 @@ def test_nothing_from_the_cut_on_weighs_in_under_next_events(home, log_events, m
     order = newest_first(before)  # of a log that ends there
     found = by_places(home, stored.parts["test"].histories, stored.parts["test"].users, stored.items)
     assert found == {user: order[user] for user in found} and len(found) > 20
-
-
-@pytest.mark.slow
-def test_without_the_setting_the_matrices_are_those_of_before(home, log_events):
-    log_events(list(draw_events(3, timed=True)))
-    protocols = ["strong_generalization", "leave_one_out", "next_events"]
-    plain = make_splits(home, protocols, SplitSettings(held_out_share=0.25))
-    ordered = make_splits(home, protocols)
-    assert make_splits(home, protocols, SplitSettings(held_out_share=0.25)) == plain
-    for protocol in [*protocols, ALL_EDGES]:
-        folders = [home.matrices / digests[protocol] for digests in (plain, ordered)]
-        files = [{file.name: file.read_bytes() for file in folder.glob("*.npy")} for folder in folders]
-        assert {name: files[1].get(name) for name in files[0]} == files[0]
-        assert {name.rpartition("_")[2] for name in files[1].keys() - files[0].keys()} == {"places.npy"}
-        assert matrices.load_split(home, plain[protocol]).recency_ranks is None
-
-
-def test_an_evaluation_weighs_by_the_order_of_the_split(home, log_events):
-    log_events(list(draw_events(4, timed=True)))
-    digests = make_splits(home, ["strong_generalization", "leave_one_out"])
-    kind = MODELS["mrf_dense"]
-    for protocol in ("strong_generalization", "leave_one_out"):
-        stored = matrices.load_split(home, digests[protocol])
-        part = stored.parts["test"]
-        model = kind(kind.Settings(l2=5.0, intercept=True, recency_exponent=1.0)).fit(stored.train)
-        dense = np.zeros(part.histories.shape)
-        for row in range(len(dense)):
-            history = part.histories[row]
-            dense[row, history.indices] = 1 / (1.0 + history.recency_ranks)
-        by_hand = (dense @ model.weights + model.offset).astype(np.float32)
-        expected = compute_user_metrics(rank_targets(by_hand, part.histories, part.targets))
-        found = average_over_users(rank_part_targets(model, "score", part).of_users)["mean_rank"].value
-        assert found == pytest.approx(expected["mean_rank"].mean(), abs=2e-3)
-        alike = ((dense > 0) @ model.weights + model.offset).astype(np.float32)
-        plain = compute_user_metrics(rank_targets(alike, part.histories, part.targets))
-        assert abs(plain["mean_rank"].mean() - found) > 5e-3

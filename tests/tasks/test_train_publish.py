@@ -99,13 +99,6 @@ def test_the_fits_of_a_model_on_all_splits_are_recorded_at_once(home, digests, c
     assert sorted(recorded) == sorted((split, of_split.digest) for split, of_split in fitted.items())
 
 
-def test_a_half_written_fit_is_made_again(home, digests):
-    first = fit_model(home, digests)
-    (home.models / "mrf_dense" / first.digest / "fit.json").unlink()  # the last file to be written
-    assert fit_model(home, digests, run_id="next").digest == first.digest
-    assert (home.models / "mrf_dense" / first.digest / "fit.json").exists()
-
-
 def test_a_matrix_that_no_model_can_take_is_reported(home, digests):
     stored = matrices.load_split(home, digests[PROTOCOL])
     empty = stored.train.copy()
@@ -295,17 +288,6 @@ if find_spec("torch") is None:  # which takes seconds to load
     pytest.skip("the extra neural is not installed", allow_module_level=True)
 
 SETTINGS = MultDAE.Settings(epochs=6, batch_users=10, learning_rate=0.02, hidden=6)
-
-
-@pytest.fixture
-def digest(home, log_events):
-    """Two groups of users with tastes of their own, binarized and split, some of them for validation."""
-    generator = np.random.default_rng(1)
-    pairs = {(f"u{u}", f"i{u % 2 * 20 + generator.integers(20)}") for u in range(60) for _ in range(12)}
-    log_events([(user, item, 1) for user, item in sorted(pairs)])
-    binarize(home, BinarizeSettings(), "run")
-    protocols = ["strong_generalization"]
-    return split(home, "run", SplitPlan(SplitSettings(held_out_share=0.2), protocols, seed=1)).digests[protocols[0]]
 
 
 def load_saved_fit(home, digest):

@@ -1,6 +1,5 @@
 """Calls for workers to make; a worker imports them by this module's name."""
 
-import logging
 import os
 import time
 from pathlib import Path
@@ -24,11 +23,6 @@ def record_slowly(home: Home, began: Path, seconds: float) -> int:
 def ends_its_process(home: Home) -> None:
     """As a kernel does that has no memory left."""
     os._exit(9)
-
-
-def lose_the_scheduler(home: Home) -> None:
-    """What Dask's worker says when it does, word for word, and nothing else."""
-    logging.getLogger("distributed.worker").error("Failed to communicate with scheduler during heartbeat.")
 
 
 def double_number(number: int) -> int:

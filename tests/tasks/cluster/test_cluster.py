@@ -185,13 +185,6 @@ def test_the_workers_of_a_run_end_with_it_however_it_ends(home):
         time.sleep(0.1)
 
 
-def test_a_runs_own_workers_do_not_speak_after_its_last_word(home, capfd):
-    """They outlive it by a moment, and miss its scheduler."""
-    with open_executor(1, home) as executor:
-        executor.submit(calls.lose_the_scheduler, home, label="a call").result()
-    assert "scheduler" not in "".join(capfd.readouterr())
-
-
 def test_a_search_on_a_worker_finds_what_it_finds_here(cluster, home):
     two_tastes(home)
     binarize(home, BinarizeSettings(), "a")

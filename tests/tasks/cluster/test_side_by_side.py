@@ -5,29 +5,15 @@ them.
 import contextvars
 import pickle
 import random
-import threading
 import time
 from dataclasses import replace
 
 import numba
 import pytest
 
-from oneclass.models.memory_estimates import LogSize
-from oneclass.models.numerics import threads
 from oneclass.models.numerics.threads import kernel_threads
-from oneclass.models.registry import MODELS
-from oneclass.tasks.binarize.settings import BinarizeSettings
-from oneclass.tasks.binarize.stage import binarize
-from oneclass.tasks.cluster import LOCAL, imap, open_executor
-from oneclass.tasks.errors import OneclassError
-from oneclass.tasks.memory_errors import KERNEL_BYTES
-from oneclass.tasks.split.settings import SplitSettings
-from oneclass.tasks.split.stage import SplitPlan, split
-from oneclass.tasks.stores import matrices
+from oneclass.tasks.cluster import LOCAL, imap
 from oneclass.tasks.stores.home import Home, Limits
-from oneclass.tasks.train import load_or_fit
-from tests.conftest import two_tastes
-from tests.tasks.cluster.conftest import start_cluster
 from tests.tasks.cluster.judged_demo import SHORT, evaluate_fits, in_small_calls, prepare_demo
 
 run = contextvars.ContextVar("run", default="none")
@@ -73,12 +59,6 @@ def test_so_many_at_a_time_as_there_are_threads_and_as_memory_has_room_for(
     )
     assert max(most) == at_a_time
     assert found == [min(of_each, numba.config.NUMBA_NUM_THREADS)] * 6
-
-
-def test_where_one_parallel_kernel_runs_at_a_time_so_does_one_call(home, monkeypatch):
-    monkeypatch.setattr(threads.numba.config, "THREADING_LAYER", "workqueue")
-    names = list(imap(LOCAL, lambda home: threading.current_thread().name, home, [()] * 4, label="call"))
-    assert names == [threading.current_thread().name] * 4
 
 
 def test_after_a_call_that_fails_those_that_wait_are_not_made(home):
@@ -144,36 +124,3 @@ def test_the_tables_do_not_depend_on_the_cut_nor_on_the_order_of_the_calls(demo,
     executor = InAnyOrder(1)
     assert evaluate_fits(home, digests, executor=executor) == whole
     assert len(executor.submitted) == len(SHORT) * (8 + 1 + 1)  # of 295, 30 and 32 users, by 40
-
-
-@pytest.fixture
-def digest(home):
-    two_tastes(home)
-    binarize(home, BinarizeSettings(), "a")
-    return split(home, "a", SplitPlan(SplitSettings(), ["leave_one_out"], seed=1)).digests["leave_one_out"]
-
-
-def random_graph(**settings):
-    return MODELS["random_graph"].Settings(**{"factors": 100, "iterations": 2, **settings})
-
-
-@pytest.fixture(scope="module")
-def little(tmp_path_factory):
-    """A cluster of one worker."""
-    with start_cluster(tmp_path_factory.mktemp("cluster")) as cluster:
-        cluster.worker("--nthreads", "1", "--memory-limit", "0")
-        yield cluster
-
-
-@pytest.mark.slow
-def test_a_coordinator_that_has_no_room_says_so_before_it_begins(little, home, digest, monkeypatch):
-    settings, shape = random_graph(blocks=30), matrices.load_split(home, digest).train.shape
-    needed = MODELS["random_graph"].estimate_cost(settings, LogSize(*shape, 1)).coordinator_bytes + KERNEL_BYTES
-    with open_executor(little.address, home) as executor:
-        monkeypatch.setattr("oneclass.tasks.memory_errors.resources.free_memory", lambda: needed - 1)
-        with pytest.raises(OneclassError, match=r"train: random_graph \(leave_one_out\): needs about \d+ MB of memory"):
-            load_or_fit(home, digest, "random_graph", settings, 1, workers=executor)
-        monkeypatch.setattr("oneclass.tasks.memory_errors.resources.free_memory", lambda: needed)
-        assert load_or_fit(home, digest, "random_graph", settings, 1, workers=executor)
-        with pytest.raises(OneclassError, match=r"needs about \d+ MB of memory"):
-            load_or_fit(home, digest, "random_graph", settings, 2)  # here the blocks are in this process, too

@@ -1,6 +1,5 @@
 """The evaluate stage on a real warehouse, with small fitted models."""
 
-import itertools
 import logging
 from dataclasses import replace
 from typing import ClassVar
@@ -209,34 +208,6 @@ def test_ranks_by_degree_are_grouped_by_training_degrees(evaluated):
             assert median == pytest.approx(np.median(inside))
 
 
-def test_both_degrees_cross_the_ranks_by_degree(evaluated):
-    home, split, _ = evaluated
-    ranks, part = naive_ranks(split, np.arange(ITEMS)), split.parts["test"]
-    users = np.diff(part.histories.indptr)[:-1]
-    items = np.bincount(split.train.indices, minlength=ITEMS)[part.targets.indices]
-    cells = query_rows(home, "select * exclude (run_id, model, score) from evaluation.ranks_by_both_degrees "
-                       "where model = 'opinion' and score = 'score'")  # fmt: skip
-    assert sum(cell[4] for cell in cells) == USERS - 1
-    for user_low, user_high, item_low, item_high, edges, mean in cells:
-        inside = ranks[(users >= user_low) & (users <= user_high) & (items >= item_low) & (items <= item_high)]
-        assert (edges, mean) == (len(inside), pytest.approx(inside.mean()))
-
-
-def test_the_first_recommendations_are_looked_at(evaluated):
-    home, split, _ = evaluated
-    degrees = np.bincount(split.train.indices, minlength=ITEMS)
-    lists = [[item for item in reversed(range(ITEMS)) if not known[item]][:20]
-             for known in split.train.toarray()[:-1]]  # fmt: skip
-    query = "select metric, value from evaluation.beyond_accuracy where model = 'opinion' and score = 'score'"
-    found = dict(query_rows(home, query))
-    assert set(found) == {
-        "coverage@20", "novelty@20", "popularity_percentile@20", "popularity_lift@20", "gini@20"
-    }  # fmt: skip
-    assert found["coverage@20"] == pytest.approx(len(set(itertools.chain(*lists))) / ITEMS)
-    novelty = [np.mean(-np.log2(degrees[row] / USERS)) for row in lists]
-    assert found["novelty@20"] == pytest.approx(np.mean(novelty))
-
-
 def test_like_is_judged_on_held_out_edges_and_negatives_of_the_model(home, monkeypatch):
     split = leave_one_out(np.random.default_rng(8))
     digest, fits = store_split(home, split, Popularity, Opinion)
@@ -321,34 +292,6 @@ def test_a_retry_replaces_its_own_rows_only(home):
     stage.evaluate(home, "run", "leave_one_out", [(digest, fits)])
     assert everything() == once
     assert {row[0] for row in once[0]} == {"earlier", "run"}
-
-
-def test_scores_are_asked_for_a_block_of_users_at_a_time(home, monkeypatch):
-    digest, fits = store_split(home, leave_one_out(np.random.default_rng(5)), Opinion)
-    stage.evaluate(home, "whole", "leave_one_out", [(digest, fits)])
-    monkeypatch.setattr(memory_estimates, "BLOCK_BYTES", 7 * ITEMS * 4)
-    Opinion.blocks.clear()
-    execute_statement(home, "delete from operations.stage_results")
-    stage.evaluate(home, "blocks", "leave_one_out", [(digest, fits)])
-    assert {shape for shape, _ in Opinion.blocks} == {(7, ITEMS), (3, ITEMS)}
-    for score in (0, 1):  # the scores take turns, so that a model can share work between them
-        asked = np.concatenate([users for _, users in Opinion.blocks[score::2]])
-        assert asked.tolist() == list(range(USERS - 1))
-    query = "select * exclude run_id from evaluation.metrics where run_id = ? order by all"
-    assert query_rows(home, query, "whole") == query_rows(home, query, "blocks")
-
-
-def test_a_log_without_test_users_is_said_and_leaves_no_rows(home, caplog):
-    split = leave_one_out(np.random.default_rng(7))
-    no_users, no_edges = np.zeros(0, np.int32), to_csr(np.zeros((0, ITEMS)))
-    part = Part(no_edges, no_edges, no_users, no_users)
-    without = SplitMatrices("leave_one_out", split.train, split.users, split.items, {"test": part})
-    digest, fits = store_split(home, without, Opinion)
-    with caplog.at_level(logging.WARNING):
-        found = stage.evaluate(home, "run", "leave_one_out", [(digest, fits)])
-    assert (found.users, found.users_without_target) == (0, 0)
-    assert "no test user" in caplog.text
-    assert query_rows(home, "select * from evaluation.metrics") == []
 
 
 def test_a_model_that_is_worse_than_popularity_is_named_in_a_warning(home, caplog):

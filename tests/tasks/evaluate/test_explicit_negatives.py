@@ -17,15 +17,14 @@ from oneclass.tasks.datasets import load_dataset
 from oneclass.tasks.demo.story import DemoSettings, make_demo
 from oneclass.tasks.evaluate import calibration as evaluate_like
 from oneclass.tasks.evaluate import calibration as evaluate_truth
-from oneclass.tasks.evaluate import explicit_negatives, stage
+from oneclass.tasks.evaluate import explicit_negatives
 from oneclass.tasks.ingest.stage import ingest
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import SplitPlan
 from oneclass.tasks.split.stage import split as split_stage
-from oneclass.tasks.stores import fits, matrices
+from oneclass.tasks.stores import matrices
 from oneclass.tasks.stores.home import Home, Limits
 from oneclass.tasks.stores.matrices import Part, SplitMatrices
-from tests.conftest import query_rows
 
 USERS, ITEMS = 40, 30
 
@@ -102,24 +101,6 @@ def test_nothing_is_judged_where_nothing_was_kept_or_there_is_no_like(split, mod
             and explicit_negatives.evaluate_popularity_baseline([without]) is None
         )
     assert explicit_negatives.score_explicit_pairs(Popularity().fit(split.train), part, None) is None
-
-
-@pytest.mark.slow
-def test_the_stage_writes_them_and_a_kept_evaluation_has_them(split, model, tmp_path):
-    home = Home(tmp_path, "tiny", Limits(threads=1, memory=1 << 30))
-    for one in (model, Popularity().fit(split.train)):
-        fits.store_fit(home, one, "digest", key="k", matrices="m", seconds=1, peak_bytes=1)
-    digest = matrices.store_split(home, split)
-    for run in ("first", "again"):
-        stage.evaluate(home, run, split.protocol, [(digest, {"popularity": "digest", "random_graph": "digest"})])
-    found = query_rows(home, "select * from evaluation.considered order by all")
-    of_reference = "select run_id, sum(pairs) from evaluation.calibration where reference = 'considered' group by 1"
-    bins = query_rows(home, of_reference)
-    likes, dislikes = (getattr(split.parts["test"], kind).nnz for kind in ("targets", "explicit_negatives"))
-    assert [row[1:] for row in found if row[0] == "first"] == [row[1:] for row in found if row[0] == "again"]
-    assert {row[2] for row in found} == {"popularity", "random_graph"} and len(found) == 12
-    assert {row[6:] for row in found} == {(likes, dislikes)}
-    assert sorted(count for _, count in bins) == [2 * (likes + dislikes)] * 2 * (split.protocol == "leave_one_out")
 
 
 DEMO = DemoSettings(users=300, items=200, likes=9_000)

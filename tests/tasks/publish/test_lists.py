@@ -8,13 +8,12 @@ import numpy as np
 import polars as pl
 import pytest
 
-from oneclass import sql
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.datasets.columns import AttributeTable
 from oneclass.tasks.ingest.stage import ingest
-from oneclass.tasks.publish import lists, recommend_all
+from oneclass.tasks.publish import lists
 from oneclass.tasks.publish.plan import PublicationPlan
 from oneclass.tasks.publish.stage import publish
 from oneclass.tasks.rules.settings import NO_RULES, DeclaredRules, Rules
@@ -35,21 +34,6 @@ def store_lists(home, windows=WINDOWS, length=LENGTH, declared=NO_RULES):
     for row in warehouse_rows(home, "from published.lists order by list, window_days, rank").iter_rows(named=True):
         found[row["list"], row["window_days"], *([row["category"]] if row["category"] else [])].append(row)
     return dict(found)
-
-
-def test_a_column_of_the_published_lists_needs_its_table_and_who_fills_it_alone(home):
-    with warehouse.open_warehouse(home) as connection:
-        connection.execute("alter table published.recommendations add column length integer")
-        connection.execute("insert into indexed.users (user_index, user_id) values (0, 'u')")
-        connection.execute("insert into indexed.items (item_index, item_id) values (0, 'i')")
-        connection.execute(sql.statement("publish/ranked"))
-        columns = "placement, user_index, item_index, rank, score, length"
-        connection.execute(f"insert into ranked ({columns}) values ('', 0, 0, 1, 0.5, 7), ('home', 0, 0, 1, 0.5, 7)")
-        recommend_all.store_lists(connection, None)
-        recommended = connection.execute("select user_id, item_id, rank, length from published.recommendations")
-        assert recommended.fetchall() == [("u", "i", 1, 7)]
-        placed = connection.execute("select placement, user_id, item_id, score from published.placements")
-        assert placed.fetchall() == [("home", "u", "i", 0.5)]
 
 
 def warehouse_rows(home, query):
@@ -167,17 +151,6 @@ def test_categories_have_lists_of_their_own(home, tmp_path):
     obeying = store_lists(home, declared=DeclaredRules(rules=rules))
     found = {key: [row["item_id"] for row in rows] for key, rows in obeying.items()}
     assert found == {("popular", None): ["i2", "i3"], ("popular", None, "a"): ["i2"], ("popular", None, "b"): ["i2"]}
-
-
-def test_no_trend_is_called_where_all_items_move_alike():
-    """Counts as the test assumes them: of 200 logs of 300 items, a trend is found in 5 % at most, within the error."""
-    random, wrong = np.random.default_rng(0), 0
-    for _ in range(200):
-        likes = random.zipf(1.5, 300) % 200
-        counts = pl.DataFrame({"likes": likes, "window_likes": random.binomial(likes, 0.2)})
-        counts = counts.with_columns(likes_since=pl.lit(10_000), window_likes_since=pl.lit(2000))
-        wrong += bool((lists.rate_trends(counts)["p_value"] <= 0.05).any())
-    assert wrong <= 200 * 0.05 + 3 * (200 * 0.05 * 0.95) ** 0.5
 
 
 def test_lists_have_the_titles_of_their_items_and_of_those_that_explain_them(by_model):

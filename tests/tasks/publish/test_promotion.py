@@ -104,13 +104,6 @@ def few_items(monkeypatch):
     monkeypatch.setattr(gates, "MIN_COVERAGE_RATIO", 0.0)
 
 
-@pytest.mark.slow
-def test_the_same_configuration_is_promoted_again(home, digests):
-    decision = run_night(home, "second", digests, limits=PublishSettings(top_n=5, margin=0))
-    assert decision.promoted and decision.difference == decision.standard_error == 0
-    assert home.published.resolve().name == "second"
-
-
 @pytest.mark.usefixtures("few_items")
 def test_a_worse_configuration_is_not_promoted_and_a_wide_margin_lets_it(home, digests):
     decision = run_night(home, "bad", digests, "popularity")

@@ -10,9 +10,6 @@ import pytest
 from oneclass.flows import commands
 from oneclass.tasks.explain import views
 from oneclass.tasks.explain.explanation import explain_user
-from oneclass.tasks.publish import manual
-from oneclass.tasks.publish.plan import PublicationPlan
-from oneclass.tasks.publish.stage import publish
 from oneclass.tasks.recommend import load
 from oneclass.tasks.stores import published_model
 from oneclass.tasks.stores.home import Home
@@ -104,13 +101,3 @@ def test_an_explanation_marks_seen_items_and_ranks_them_among_all(included):
     assert [row.item_id for row in found.published.items] == ranking[:8]
     assert [row.seen for row in found.published.items] == [row.item_id in history for row in found.published.items]
     assert "+ seen: the user likes it already" in views.format_explanation(found)
-
-
-def test_a_roll_back_restores_the_choice_with_the_lists(copied, split_once):
-    assert load(copied.root, "small").seen == "exclude"
-    publish_model(copied, split_once[1], MODEL, "with seen", seen_items=True)
-    assert load(copied.root, "small").seen == "include"
-    publish(copied, "only tables", PublicationPlan())  # a run that recommends nothing
-    assert load(copied.root, "small").seen == "include"
-    manual.roll_back(copied, "back", "of-random_graph")
-    assert load(copied.root, "small").seen == "exclude"

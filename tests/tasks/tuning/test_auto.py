@@ -5,7 +5,7 @@ import functools
 import json
 import shutil
 import time
-from datetime import date, datetime, timedelta
+from datetime import date, timedelta
 from typing import ClassVar
 
 import numpy as np
@@ -21,7 +21,6 @@ from oneclass.models.registry import MODELS
 from oneclass.models.settings import ModelSettings, NumericRange, RelativeRange
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
-from oneclass.tasks.protocols import NEXT_EVENTS_VALIDATION
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import SplitPlan, split
 from oneclass.tasks.stores import matrices, warehouse
@@ -142,23 +141,6 @@ def test_a_search_finds_a_multiple_of_what_the_rule_takes_from_the_log(home, log
     assert all(0.8 < edges / (sample or train.nnz) < 1.2 for edges, _ in dial.fits) and train.nnz > 1200
 
 
-def test_the_same_seed_finds_the_same(home, log):
-    digests = log(300)
-    found, row = tune_dial(home, digests)
-    again, other = tune_dial(home, digests, "again", when="always")
-    assert other["origin"] == "search" and again == found and other["reached"] == row["reached"]
-    assert tune_dial(home, digests, "another", when="always", seed=2)[0] != found
-
-
-@pytest.mark.parametrize(("share", "trials"), [(1e-9, 1), (1e9, NUM_TRIALS)])
-def test_the_budget_is_a_share_of_the_fits_and_the_reason_says_what_was_spent(home, log, monkeypatch, share, trials):
-    monkeypatch.setattr(halving, "MIN_BUDGET_SECONDS", 0.0)
-    found, row = tune_dial(home, log(300), share=share)
-    assert row["trials"] == trials and f"; trials: {trials} in 0 CPU s" in row["reason"]
-    assert ("stopped: its share of the budget of 0 CPU s was spent" in row["reason"]) == (trials == 1)
-    assert (found == DialSettings()) == (trials == 1)
-
-
 def load_trials(home, run_id):
     with warehouse.open_warehouse(home, read_only=True) as connection:
         found = "from operations.search_trials where run_id = $run_id order by number"
@@ -198,29 +180,6 @@ def test_a_fit_that_takes_far_longer_than_the_initial_settings_is_stopped(home, 
     monkeypatch.setattr(trial, "MIN_LIMIT_SECONDS", 0.25)
     found, row = tune_dial(home, log(300))
     assert not ended and (found.dial is None or found.dial > row["edges"])
-
-
-def test_settings_that_need_more_memory_than_there_is_on_the_whole_log_lose(home, log, dial, monkeypatch):
-    """The best dials would be the most costly, though their sample is fitted as the others'."""
-    fitted_on = []
-
-    class Large(dial):
-        @classmethod
-        def estimate_cost(cls, settings, log):
-            is_small = log.edges < 1000 or settings.dial is None or settings.dial > log.edges
-            return dataclasses.replace(super().estimate_cost(settings, log), bytes=10 if is_small else 1 << 60)
-
-        def _fit(self, interactions, options):
-            super()._fit(interactions, options)
-            fitted_on.append(self.settings.dial)
-
-    monkeypatch.setitem(MODELS, "dial", Large)
-    monkeypatch.setattr(auto, "MIN_SAMPLE_EDGES", 600)
-    _, row = tune_dial(home, log(300))
-    failed = load_trials(home, "run").filter(state="failed")
-    assert len(failed) and all("needs about" in note for note in failed["note"])
-    assert row["trials"] == NUM_TRIALS and len(fitted_on) == NUM_TRIALS - len(failed)
-    assert all(dial is None or dial > row["edges"] for dial in fitted_on)
 
 
 @pytest.mark.slow
@@ -344,25 +303,3 @@ def test_what_a_model_has_of_elsewhere_is_valid_and_not_its_default(name):
         plain = {key for key in values if not isinstance(kind.search_space.get(key), RelativeRange)}
         assert {key: getattr(tried, key) for key in plain} == {key: values[key] for key in plain}
         assert all(getattr(tried, key) != getattr(start, key) for key in values)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("order", "given", "expected"), [(True, [], True), (False, [], False), (True, ["recency_exponent"], False)]
-)
-def test_the_search_of_a_run_weighs_recent_likes(home, order, given, expected):
-    """Eight likes of one taste, then eight of another, a day each."""
-    generator, events = np.random.default_rng(5), []
-    for user in range(200):
-        tastes = generator.choice(4, size=2, replace=False)
-        items = np.concatenate([12 * taste + generator.permutation(12)[:8] for taste in tastes])
-        events += [(f"u{user}", f"i{item}", 1, datetime(2026, 1, day)) for day, item in enumerate(items, 1)]
-    log_into(home, events)
-    binarize(home, BinarizeSettings(), "run")
-    digests = split(home, "run", SplitPlan(SplitSettings(order=order), ["next_events"], seed=1)).digests
-    assert NEXT_EVENTS_VALIDATION in digests
-    models = {"item_knn": MODELS["item_knn"].Settings()}
-    request = auto.SearchRequest("auto", {"item_knn": given}, day=DAY)
-    asked = {"protocol": "next_events", "digests": digests, "models": models, "request": request, "seed": 1}
-    found = [auto.tune(home, run_id, **asked)["item_knn"] for run_id in ("first", "second")]
-    assert (found[0].recency_exponent > 0) == expected and found[1] == found[0]

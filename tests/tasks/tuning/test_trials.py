@@ -111,22 +111,6 @@ def test_one_after_the_other_the_trials_are_those_that_optuna_suggests_and_prune
         study.tell(trial, one.value if one.state.name == "COMPLETE" else None, state=one.state)
 
 
-def test_fits_that_fall_behind_are_stopped_and_those_that_fail_are_passed_over(home, digests, toy):
-    found = run_trials(home, make_search(digests, noise=0.2), 20)
-    best = max(trial.value for trial in found if trial.state.name == "COMPLETE")
-    fits = iter(toy.seen)  # a refused fit leaves no trace there
-    for trial in found:
-        note, epochs = trial.user_attrs["note"], trial.user_attrs["settings"]["epochs"]
-        reached = None if "noise: too high for this kind" in note else next(fits)["epochs"]
-        if trial.state.name == "PRUNED":
-            share = {"12": 1 / 8, "25": 1 / 4, "50": 1 / 2}[note.split()[-2]]
-            assert "stopped at" in note and reached == np.ceil(epochs * share) and trial.value < best
-        elif trial.state.name == "COMPLETE":
-            assert reached == epochs and not note
-        else:
-            assert reached is None or "a score is NaN" in note
-
-
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_trials_value_is_the_validation_metric_of_its_best_score(home, digests, toy, protocol):
     [first] = run_trials(home, make_search(digests, protocol, noise=0.3), 1)
