@@ -19,9 +19,8 @@ from oneclass.tasks.binarize.stage import binarize
 from oneclass.tasks.blend import choose_components, is_worth_blending
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import SplitPlan, split
-from oneclass.tasks.stores import fits, matrices, warehouse
+from oneclass.tasks.stores import matrices, warehouse
 from tests.conftest import home_in, log_into
-from tests.short_memory import inflate_cost
 from tests.tasks.conftest import train_model
 
 PROTOCOL = "strong_generalization"
@@ -143,31 +142,17 @@ def test_the_choice_from_the_same_fits_is_taken(home, digest, monkeypatch):
         fit_blend(home, digest, **{**of, "seed": 2})
 
 
-@pytest.mark.slow
-def test_its_members_are_the_fits_of_the_run(home, digest):
-    of = two_halves(home, digest)
-    found, _ = fit_blend(home, digest, **of)
-    assert len(Half.fits) == 2
-    fit = train_model(home, digest, "blend", found, protocol=PROTOCOL, seed=1)
-    assert len(Half.fits) == 2
-    loaded = fits.load_fit(home, "blend", fit.digest)
-    histories = matrices.load_split(home, digest).parts["test"].histories
-    own = {name: fits.load_fit(home, name, one).scores(histories) for name, one in of["digests"].items()}
-    assert [member.name for member in loaded.components] == [one.model for one in found.components]
-    for member in loaded.components:
-        np.testing.assert_array_equal(member.scores(histories), own[member.name])
-    train_model(home, digest, "blend", found, protocol=PROTOCOL, seed=2)
-    assert len(Half.fits) == 4  # no such fits are kept
-
-
-def test_a_blend_that_is_no_better_is_left_out_with_its_figures(home, digest):
+def test_a_blend_that_is_no_better_is_left_out_with_its_figures(home, digest, monkeypatch):
     of = fit_components(home, digest, half=HalfSettings(), nothing=HalfSettings())
     found, row = fit_blend(home, digest, **of)
     assert found is None and row["origin"] == "default" and row["searched_on"] is None
-    assert (
-        "no blend gains more than its error on its best component: ndcg@100" in row["reason"]
-        and "half/score alone" in row["reason"]
-    )
+    assert "no blend gains more than its error on its best component: ndcg@100" in row["reason"]
+    assert "half/score alone" in row["reason"]
+    found, row = fit_blend(home, digest, **fit_components(home, digest, half=HalfSettings()))
+    assert found is None and "there are not two models" in row["reason"]
+    monkeypatch.setattr(stage, "MIN_USERS", 10**6)
+    found, row = fit_blend(home, digest, **two_halves(home, digest))
+    assert found is None and "100 validation users are too few" in row["reason"]
 
 
 @pytest.mark.parametrize(
@@ -188,17 +173,6 @@ def test_the_first_ones_by_themselves_are_asked(home, digest, monkeypatch):
     assert {one.model for one in found.components} == {"half", "other_half"}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("least", "models", "reason"),
-    [(10**6, ("half", "other_half"), "100 validation users are too few"), (50, ("half",), "there are not two models")],
-)
-def test_a_blend_without_components_is_reported(home, digest, monkeypatch, least, models, reason):
-    monkeypatch.setattr(stage, "MIN_USERS", least)
-    found, row = fit_blend(home, digest, **fit_components(home, digest, **dict.fromkeys(models, HalfSettings())))
-    assert found is None and reason in row["reason"]
-
-
 def test_on_a_given_split_it_is_weighed_on_edges_cut_from_the_training_part(home, digest):
     digest = split(home, "run", SplitPlan(SplitSettings(), ["given"], seed=1, given_files=([1], [2]))).digests["given"]
     of = two_halves(home, digest)
@@ -207,12 +181,3 @@ def test_on_a_given_split_it_is_weighed_on_edges_cut_from_the_training_part(home
     assert {one.model for one in found.components} == {"half", "other_half"} and row["reached"] > row["at_start"] + 0.02
     assert row["protocol"] == "given" and row["edges"] < whole.nnz and len(Half.fits) == 2
     assert row["metric"] == "ndcg@20"
-
-
-def test_a_member_that_needs_more_memory_than_there_is_is_not_fitted_to_weigh_it(home, digest, monkeypatch):
-    digest = split(home, "run", SplitPlan(SplitSettings(), ["given"], seed=1, given_files=([1], [2]))).digests["given"]
-    of = two_halves(home, digest)
-    inflate_cost(monkeypatch, OtherHalf)
-    Half.fits[:] = []
-    found, row = fit_blend(home, digest, **of, protocol="given")
-    assert found is None and "there are not two models" in row["reason"] and [name for name, _ in Half.fits] == ["half"]

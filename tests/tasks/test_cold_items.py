@@ -18,7 +18,6 @@ from oneclass.tasks.ingest.stage import ingest
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import SplitPlan, split
 from oneclass.tasks.stores import fits, matrices
-from oneclass.tasks.tuning.validation import load_validation
 from tests.conftest import home_in, load_entries, load_ids, query_rows
 from tests.tasks.conftest import md5_number, train_model
 
@@ -90,15 +89,6 @@ def test_roles_and_matrices_are_those_of_the_hashes(home, shop):
         item for (_, item), role in expected.items() if role == "new"
     }
     assert not stored.train[:, part.new_items].nnz
-
-
-def test_a_sample_of_a_search_has_the_features_of_its_items(home, shop):
-    digest = make_split(home, protocols=("strong_generalization",))["all_edges"]
-    stored = matrices.load_split(home, digest)
-    found = load_validation(home, "leave_one_out", digest, 0, edges=400, items=30)
-    assert found.item_features.shape == (found.train.shape[1], 4) and found.train.shape[1] <= 30
-    order = np.argsort(-np.bincount(stored.train.indices), kind="stable")
-    assert (found.item_features != stored.item_features[np.sort(order[:30])]).nnz < found.item_features.nnz
 
 
 def test_metrics_are_those_of_a_recount(home, shop):

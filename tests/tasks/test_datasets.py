@@ -34,27 +34,17 @@ def test_a_person_adds_a_data_set_by_adding_a_file(tmp_path):
     assert dataset.columns.user == ("listener",)
     assert dataset.columns.item == Dataset(name="x", title="x").columns.item
     assert dataset.models == {"mrf_dense": {"l2": 3.0}}
-
-
-def test_a_persons_own_file_goes_before_the_built_in_one(tmp_path):
-    write_own_dataset(tmp_path, "ml-1m", 'title = "Mine"\n')
+    write_own_dataset(tmp_path, "ml-1m", 'title = "Mine"\n')  # in place of the built-in one
     assert datasets.load_dataset("ml-1m", tmp_path).title == "Mine"
     assert datasets.list_datasets(tmp_path).count("ml-1m") == 1
 
 
 def test_a_name_like_a_known_one_is_a_slip_unless_it_is_about_to_be_declared(tmp_path):
-    for slip in ("ml-1n", "ml1m"):
-        with pytest.raises(InputError, match=r"Did you mean ml-1m\?"):
-            datasets.load_dataset(slip, tmp_path, with_logs=True)
+    for slip, with_logs in (("ml-1n", True), ("ml1m", True), ("ml1m", False)):
+        with pytest.raises(InputError, match=r"Did you mean ml-1m\?") as error:
+            datasets.load_dataset(slip, tmp_path, with_logs=with_logs)
+        assert with_logs or all(known in str(error.value) for known in BUILT_IN)
     assert datasets.load_dataset("ml-1n", tmp_path, with_logs=True, is_declared=True).name == "ml-1n"
-
-
-@pytest.mark.parametrize("name, hint", [("ml1m", "Did you mean ml-1m?"), ("netflx", "Did you mean netflix?")])
-def test_an_unknown_name_lists_the_known_ones(tmp_path, name, hint):
-    with pytest.raises(InputError) as error:
-        datasets.load_dataset(name, tmp_path)
-    assert hint in str(error.value)
-    assert all(known in str(error.value) for known in BUILT_IN)
 
 
 def test_logs_of_a_name_that_no_file_declares_are_taken_by_the_defaults(tmp_path):
@@ -65,7 +55,7 @@ def test_logs_of_a_name_that_no_file_declares_are_taken_by_the_defaults(tmp_path
     assert datasets.load_dataset("mine", tmp_path).files == ("*",)
 
 
-BAD_NAMES = ["my logs", "../mine", "", "-x", ".x", "a/b", "ä", "a\n", "x" * 101, "datasets", "Index.html", "ML-1M"]
+BAD_NAMES = ["my logs", "../mine", "", "-x", "ä", "a\n", "x" * 101, "datasets", "Index.html", "ML-1M"]
 
 
 @pytest.mark.parametrize("name", BAD_NAMES)
@@ -76,11 +66,6 @@ def test_a_name_outside_the_grammar_is_refused_with_what_to_do(tmp_path, name, d
     with pytest.raises(InputError) as error:
         datasets.load_dataset(name, tmp_path, with_logs=True)
     assert names.RULE in str(error.value) and f"rename {tmp_path / name}" in str(error.value)
-
-
-@pytest.mark.parametrize("name", ["a", "9", "my_data", "My.Data-2", "x" * 100])
-def test_a_name_of_the_grammar_is_accepted(tmp_path, name):
-    assert datasets.load_dataset(name, tmp_path, with_logs=True).name == name
 
 
 def test_of_two_names_that_differ_by_case_the_second_is_refused(tmp_path):

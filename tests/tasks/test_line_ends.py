@@ -19,7 +19,7 @@ from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import SplitPlan, split
 from oneclass.tasks.stores import matrices
 from oneclass.tasks.tuning.validation import load_validation
-from tests.conftest import execute_statement, load_entries, query_rows
+from tests.conftest import load_entries, query_rows
 
 LISTS = Dataset(name="lists", title="lists", layout="adjacency")
 SHUFFLED, SORTED, DRIFTING = "shuffled", "sorted", "drifting"
@@ -65,28 +65,24 @@ def items_by_user(home, matrix, users):
 
 
 def test_line_end_takes_exactly_the_last_items_of_each_line(home, tmp_path):
+    """The lines of a user with several follow one another."""
     train = draw_lines(SHUFFLED, 1) | {900: [3], 901: [4, 5], 902: [7, 6, 7, 8, 6, 9]}
-    digest = split_lines(home, tmp_path, train, "latest")
-    found = load_validation(home, "given", digest, 1)
-    once = {user: list(dict.fromkeys(items)) for user, items in train.items()}
-    kept = {user: max(1, int(0.8 * len(items) + 1e-9)) for user, items in once.items()}
-    stored = matrices.load_split(home, digest)
-    assert items_by_user(home, found.train, stored.users) == {
-        user: set(own[: kept[user]]) for user, own in once.items()
-    }
-    ends = {user: set(own[kept[user] :]) for user, own in once.items() if len(own) > kept[user]}
-    assert items_by_user(home, found.part.targets, found.part.users) == ends
-    assert ends[901] == {5} and ends[902] == {9} and 900 not in ends
-    assert (found.part.histories != found.train[found.part.rows]).nnz == 0
-    assert np.array_equal(stored.users[found.part.rows], found.part.users)
-
-
-def test_a_user_with_several_lines_has_them_one_after_the_other(home, tmp_path):
-    train = draw_lines(SHUFFLED, 2)
-    digest = split_lines(home, tmp_path, train, "latest", more=[(user, [500 + user]) for user in train])
-    found = load_validation(home, "given", digest, 1)
-    ends = items_by_user(home, found.part.targets, found.part.users)
-    assert ends.keys() == train.keys() and all(500 + user in items for user, items in ends.items())
+    more = [(user, [500 + user]) for user in train]
+    ends_by = {}
+    for lines in ((), more):
+        digest = split_lines(home, tmp_path, train, "latest", more=lines)
+        found = load_validation(home, "given", digest, 1)
+        once = {user: list(dict.fromkeys([*items, *dict(lines).get(user, [])])) for user, items in train.items()}
+        kept = {user: max(1, int(0.8 * len(items) + 1e-9)) for user, items in once.items()}
+        stored = matrices.load_split(home, digest)
+        expected = {user: set(own[: kept[user]]) for user, own in once.items()}
+        assert items_by_user(home, found.train, stored.users) == expected
+        ends = {user: set(own[kept[user] :]) for user, own in once.items() if len(own) > kept[user]}
+        assert items_by_user(home, found.part.targets, found.part.users) == ends
+        assert (found.part.histories != found.train[found.part.rows]).nnz == 0
+        assert np.array_equal(stored.users[found.part.rows], found.part.users)
+        ends_by[bool(lines)] = ends
+    assert ends_by[False][901] == {5} and 900 not in ends_by[False] and ends_by[True][900] == {1400}
 
 
 @pytest.mark.slow
@@ -106,17 +102,20 @@ def test_auto_finds_a_drift_along_lines_and_none_where_they_are_shuffled_or_sort
     assert matrices.load_split(home, drifting).latest_mask is None and "sorted by item id" in caplog.text
 
 
-@pytest.mark.slow
-def test_without_places_and_times_line_end_is_refused_and_auto_draws(home, tmp_path, caplog):
-    """As in a home of before places were kept."""
-    split_lines(home, tmp_path, draw_lines(DRIFTING, 1))
-    execute_statement(home, "delete from raw.places")
-    assert matrices.load_split(home, split_lines(home, tmp_path, draw_lines(DRIFTING, 1))).latest_mask is None
+def test_without_places_and_times_line_end_is_refused_and_auto_draws(home, log_events, caplog):
+    log_events([(f"u{user}", f"i{item}", 1) for user in range(60) for item in range(user % 9 + 2)])
+    log_events([(f"u{user}", "i50", 1) for user in range(60)], file_id=2)
+    binarize(home, BinarizeSettings(), "run")
+
+    def split_given(validation):
+        plan = SplitPlan(SplitSettings(validation=validation), ["given"], seed=1, given_files=([1], [2]))
+        return matrices.load_split(home, split(home, "run", plan).digests["given"])
+
+    assert split_given("auto").latest_mask is None
     assert "drawn at random, for the training file has neither places" in caplog.text
-    with pytest.raises(
-        InputError, match="split.validation = latest: the training file has neither places in its lines"
-    ):
-        split_lines(home, tmp_path, draw_lines(DRIFTING, 1), "latest")
+    message = "split.validation = latest: the training file has neither places in its lines"
+    with pytest.raises(InputError, match=message):
+        split_given("latest")
 
 
 def test_logs_with_times_are_ordered_by_them(home, log_events):
@@ -194,20 +193,16 @@ def test_next_events_is_judged_by_its_own_cut_among_the_training_edges(home, log
     assert f"next_events, validation: the edges from {cut} on, of {found.users} users" in caplog.text
 
 
-@pytest.mark.parametrize(("users", "kept"), [(120, True), (90, False)])
-def test_next_events_is_a_default_where_enough_users_return(home, log_events, users, kept):
-    log_events(list(draw_days(users)))
+@pytest.mark.parametrize(("users", "timed", "kept"), [(120, True, True), (90, True, False), (9, False, False)])
+def test_next_events_is_a_default_where_enough_users_return(home, log_events, caplog, users, timed, kept):
+    log_events([(*event[:3], event[3] if timed else None) for event in draw_days(users)])
     found = of_next_events(home, optional=("next_events",))
     assert ({"next_events", NEXT_EVENTS_VALIDATION} <= found.keys()) == kept
     assert (query_rows(home, "select count(*) from indexed.next_events")[0][0] > 0) == kept
-
-
-def test_next_events_is_no_default_of_a_log_without_times(home, log_events, caplog):
-    log_events([(user, item, 1, None) for user in range(9) for item in range(user, user + 5)])
-    assert "next_events" not in of_next_events(home, optional=("next_events",))
-    assert "next_events, validation: left out, for no event has a time" in caplog.text
-    with pytest.raises(InputError, match="needs the times of events"):
-        of_next_events(home)
+    if not timed:
+        assert "next_events, validation: left out, for no event has a time" in caplog.text
+        with pytest.raises(InputError, match="needs the times of events"):
+            of_next_events(home)
 
 
 @pytest.mark.parametrize(

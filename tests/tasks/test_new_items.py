@@ -1,13 +1,11 @@
 """Items that nobody likes yet: their columns, their features, and the lists that they are in."""
 
-import dataclasses
 import shutil
 
 import numpy as np
 import polars as pl
 import pytest
 
-from oneclass.data_contracts import ContractBroken
 from oneclass.models.attributes.encoder import FeatureEncoder
 from oneclass.models.registry import MODELS
 from oneclass.tasks.binarize.settings import BinarizeSettings
@@ -16,14 +14,13 @@ from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.datasets.columns import AttributeTable
 from oneclass.tasks.ingest.attributes import store_attributes
 from oneclass.tasks.protocols import ALL_EDGES
-from oneclass.tasks.publish import recommend_all
 from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.recommend import load
-from oneclass.tasks.rules.settings import NO_RULES, DeclaredRules, Rules
+from oneclass.tasks.rules.settings import NO_RULES
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import SplitPlan, split
 from oneclass.tasks.stores import matrices, warehouse
-from tests.conftest import execute_statement, home_in, query_rows, two_tastes
+from tests.conftest import home_in, query_rows, two_tastes
 from tests.tasks.conftest import publish_fit, train_model
 
 KINDS = {"taste": "category", "price": "number"}
@@ -86,16 +83,11 @@ def test_items_that_nobody_likes_have_columns_without_edges(shop, tmp_path):
 
 def test_a_changed_table_makes_other_splits(shop, tmp_path):
     home, rows = shop
-    describe_items(home, tmp_path, rows)
-    first = split_all(home)
-    assert split_all(home) == first
-    items = AttributeTable(file=str(tmp_path / "items.csv"), category=["taste", "price"])  # of another kind
-    with warehouse.open_warehouse(home) as connection:
-        store_attributes(connection, "run", Dataset(name="small", items=items))
-    assert (second := split_all(home)[ALL_EDGES]) != first[ALL_EDGES]
-    describe_items(home, tmp_path, [*rows[:-1], ("n2", "0", 1)])
-    assert split_all(home)[ALL_EDGES] not in (first[ALL_EDGES], second)
-    (tmp_path / "items.csv").unlink()
+    digests = []
+    for table in (rows, rows, [*rows[:-1], ("n2", "0", 1)]):
+        describe_items(home, tmp_path, table)
+        digests.append(split_all(home))
+    assert digests[0] == digests[1] and digests[2][ALL_EDGES] != digests[0][ALL_EDGES]
     with warehouse.open_warehouse(home) as connection:
         store_attributes(connection, "run", Dataset(name="small"))
     assert matrices.load_split(home, split_all(home)[ALL_EDGES]).item_features is None
@@ -151,19 +143,6 @@ def test_requests_have_the_new_items_of_the_published_lists(shop, tmp_path):
     assert many["item_id"].to_list() == wanted["item_id"].to_list()
 
 
-def test_a_new_item_with_an_event_that_rules_exclude_is_not_listed(shop, tmp_path):
-    home, rows = shop
-    describe_items(home, tmp_path, rows)
-    listed = set(publish_lists(home).filter(item_id="n1")["user_id"])
-    execute_statement(home, "insert into raw.events values ('u0', 'n1', 1, null, 1, 10000, 'return')")
-    lists = publish_lists(home, run_id="next", declared=DeclaredRules(rules=Rules(not_event=["return"])))
-    assert "u0" in listed and set(lists.filter(item_id="n1")["user_id"]) == listed - {"u0"}
-    recommender = load(home.root, home.dataset)
-    for user_id in ("u0", "u2"):
-        asked = recommender.recommend_for(user_id, n=10)["item_id"].to_list()
-        assert asked == lists.filter(user_id=user_id)["item_id"].to_list()
-
-
 def test_the_share_of_new_items_is_bounded(shop, tmp_path):
     home, rows = shop
     describe_items(home, tmp_path, rows)
@@ -172,18 +151,3 @@ def test_the_share_of_new_items_is_bounded(shop, tmp_path):
     describe_items(home, tmp_path, [*rows, *((f"n{number}", "0", 5) for number in (3, 4, 5))])
     lists = publish_lists(home, run_id="next", cold_share=0.2).filter("is_new")
     assert lists.group_by("user_id").len()["len"].max() == 2
-
-
-def test_a_list_with_too_many_new_items_is_not_published(shop, tmp_path, monkeypatch):
-    home, rows = shop
-    describe_items(home, tmp_path, [*rows, *((f"n{number}", "0", 5) for number in (3, 4, 5))])
-    computed = recommend_all.select_lists
-
-    def without_limits(scores, histories, selection, vectors=None):
-        constraints = selection.constraints
-        unlimited = dataclasses.replace(constraints, limits=np.full_like(constraints.limits, 99))
-        return computed(scores, histories, dataclasses.replace(selection, constraints=unlimited), vectors)
-
-    monkeypatch.setattr(recommend_all, "select_lists", without_limits)
-    with pytest.raises(ContractBroken, match=r"new items take at most the share publish.cold_share"):
-        publish_lists(home)

@@ -10,12 +10,9 @@ import numpy as np
 import pytest
 
 from oneclass.models.evaluation.ranks_apart import NEW, REPEATED
-from oneclass.models.popularity import Popularity
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
 from oneclass.tasks.evaluate import evaluate
-from oneclass.tasks.evaluate.ranking import rank_part_targets
-from oneclass.tasks.protocols import PROTOCOLS
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import SplitPlan, split
 from oneclass.tasks.stores import matrices, runs
@@ -93,11 +90,10 @@ def test_auto_includes_seen_items_if_users_come_back_to_them(home, returning, ca
 
 
 def test_a_setting_overrides_the_log_and_the_choice_is_recorded_with_the_run(home, returning):
-    for run_id, seen, choice in (("a", "auto", "include"), ("b", "exclude", "exclude"), ("c", "include", "include")):
-        with runs.record_run(home, run_id, "backfill", {"publish": {"seen": seen}, "since": None}):
-            assert split_next(home, seen, run_id=run_id).seen_items.choice == choice
-        ((settings,),) = query_rows(home, f"select settings from operations.runs where run_id = '{run_id}'")
-        assert json.loads(settings) == {"publish": {"seen": seen}, "since": None, "seen_items": choice}
+    with runs.record_run(home, "run", "backfill", {"publish": {"seen": "exclude"}, "since": None}):
+        assert split_next(home, "exclude").seen_items.choice == "exclude"
+    ((settings,),) = query_rows(home, "select settings from operations.runs")
+    assert json.loads(settings) == {"publish": {"seen": "exclude"}, "since": None, "seen_items": "exclude"}
 
 
 @pytest.mark.parametrize(
@@ -118,15 +114,19 @@ def test_auto_excludes_seen_items_otherwise(home, log_events, events, reason):
     assert not found.included and re.search(reason, found.reason)
 
 
-def test_seen_items_are_targets_and_train(home, returning):
+@pytest.mark.parametrize("seen", ["include", "exclude"])
+def test_seen_items_are_targets_where_they_are_included_and_train(home, returning, seen):
     before, known, after = recount_pairs(returning)
-    stored = matrices.load_split(home, split_next(home, "include").digests["next_events"])
+    stored = matrices.load_split(home, split_next(home, seen).digests["next_events"])
     roles = {(user, item): role for user, item, role in query_rows(home, "from splits.next_events")}
     expected = dict.fromkeys(after - known, "dropped") | dict.fromkeys(known, "next") | dict.fromkeys(before, "train")
-    assert roles == expected | dict.fromkeys(known & before, "again")
     part = stored.parts["test"]
+    if seen == "exclude":
+        assert roles == expected and pairs_of(home, stored, part) == known - before
+        assert not part.seen_items and part.excluded is part.histories
+        return
+    assert roles == expected | dict.fromkeys(known & before, "again") and pairs_of(home, stored, part) == known
     assert part.seen_items and part.excluded.shape == part.targets.shape and part.excluded.nnz == 0
-    assert pairs_of(home, stored, part) == known
     counted = Counter(event[:2] for event in returning if event[3].date() < CUT)
     assert load_entries(home, stored.train, stored.users, stored.items) == counted
 
@@ -154,22 +154,11 @@ def test_validation_edges_by_time_include_repeats_before_the_cut_alone(home, ret
         assert part.targets.shape[0] == len({user for user, _ in expected})
 
 
-def test_without_them_the_split_is_that_of_the_new_pairs(home, returning):
-    before, known, after = recount_pairs(returning)
-    stored = matrices.load_split(home, split_next(home, "exclude").digests["next_events"])
-    roles = {(user, item): role for user, item, role in query_rows(home, "from splits.next_events")}
-    expected = dict.fromkeys(after, "dropped") | dict.fromkeys(known, "next") | dict.fromkeys(before, "train")
-    assert roles == expected
-    part = stored.parts["test"]
-    assert not part.seen_items and part.excluded is part.histories and part.targets.nnz == len(known - before)
-
-
 def test_metrics_count_repeats_and_tell_new_and_repeated_targets_apart(home, returning):
     """Popularity, ranked by sorting in plain Python."""
     before, known, _ = recount_pairs(returning)
     digest = split_next(home, "include").digests["next_events"]
     stored = matrices.load_split(home, digest)
-    found = rank_part_targets(Popularity().fit(stored.train), "score", stored.parts["test"]).of_users
     users, items = load_ids(home, "user"), load_ids(home, "item")
     popular = Counter(item for _, item in before)
     columns = {items[index]: column for column, index in enumerate(stored.items)}
@@ -189,10 +178,6 @@ def test_metrics_count_repeats_and_tell_new_and_repeated_targets_apart(home, ret
         expected["ndcg@100"].append(ndcg(ranking, wanted))
         expected[NEW].append(ndcg([item for item in ranking if item not in own], wanted - own))
         expected[REPEATED].append(ndcg([item for item in ranking if item in own], wanted & own))
-    for metric, of_users in expected.items():
-        assert None in of_users or metric == "ndcg@100"
-        np.testing.assert_allclose(found[metric], [np.nan if value is None else value for value in of_users])
-
     fits = {}
     for model in ("popularity", "mrf_dense"):
         fits[model] = train_model(home, digest, model, protocol="next_events").digest
@@ -206,6 +191,6 @@ def test_metrics_count_repeats_and_tell_new_and_repeated_targets_apart(home, ret
     for metric, of_users in expected.items():
         present = [value for value in of_users if value is not None]
         assert table["popularity", metric] == (pytest.approx(np.mean(present)), len(present))
+        assert None in of_users or metric == "ndcg@100"
     compared = query_rows(home, "select metric, users from evaluation.comparisons")
     assert {(metric, table["popularity", metric][1]) for metric in (NEW, REPEATED)} <= set(compared)
-    assert PROTOCOLS["next_events"].main_metric == "ndcg@100"

@@ -17,7 +17,6 @@ from oneclass.tasks.binarize.stage import binarize
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.protocols import ALL_EDGES
 from oneclass.tasks.split import matrix as matrix_of_edges
-from oneclass.tasks.split.protocols import LIANG2018_SEED
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import SplitPlan, split
 from oneclass.tasks.stores import matrices, warehouse
@@ -88,17 +87,40 @@ def test_hashed_splits_are_those_of_a_recount(home, log_events, logged, log_name
     log_events([(user, item, 1) for user, item in pairs])
     binarize(home, BinarizeSettings(), "run")
     protocols = ["strong_generalization", "leave_one_out"]
-    split(home, "run", SplitPlan(SplitSettings(held_out_share=share), protocols, seed=7))
+    digests = split(home, "run", SplitPlan(SplitSettings(held_out_share=share), protocols, seed=7)).digests
     roles, lowest = split_by_hash(pairs, 7, share)
     found = query_rows(home, "from splits.strong_generalization")
     assert {(user, item): (part, role) for user, item, part, role in found} == roles
     held_out = query_rows(home, "select user_id, item_id from splits.leave_one_out where role = 'held_out'")
     assert dict(held_out) == lowest
-    assert {role for _, role in roles.values()} >= {"fit", "fold_in", "target"}
+    by_role = defaultdict(set)
+    for pair, role in roles.items():
+        by_role[role].add(pair)
+    stored = matrices.load_split(home, digests["strong_generalization"])
+    assert load_pairs(home, stored.train, stored.users, stored.items) == by_role["train", "fit"]
+    for name, part in stored.parts.items():
+        targets, users = by_role[name, "target"], {user for user, _ in by_role[name, "target"]}
+        assert load_pairs(home, part.targets, part.users, stored.items) == targets and targets
+        histories = {pair for pair in by_role[name, "fold_in"] if pair[0] in users}
+        assert load_pairs(home, part.histories, part.users, stored.items) == histories and part.rows is None
+
+    everything, targets = {(str(user), str(item)) for user, item in pairs}, set(lowest.items())
+    stored = matrices.load_split(home, digests["leave_one_out"])
+    assert load_pairs(home, stored.train, stored.users, stored.items) == everything - targets
+    part = stored.parts["test"]
+    assert load_pairs(home, part.targets, part.users, stored.items) == targets
+    assert (part.histories != stored.train[part.rows]).nnz == 0
+    stored = matrices.load_split(home, digests[ALL_EDGES])
+    assert load_pairs(home, stored.train, stored.users, stored.items) == everything
 
 
-@pytest.mark.parametrize(("users", "share"), [(80, 0.4), (32, 0.4), (31, 0.2), (8, 0.1), (7, 0.05)])
-@pytest.mark.parametrize("bounds_pairs", [True, False])
+def load_pairs(home, matrix, users, items):
+    return set(load_entries(home, matrix, users, items))
+
+
+@pytest.mark.parametrize(
+    ("users", "share", "bounds_pairs"), [(32, 0.4, True), (31, 0.2, True), (8, 0.1, False), (7, 0.05, False)]
+)
 def test_the_share_of_held_out_users_is_halved_until_few_are_evaluated(home, log, users, share, bounds_pairs):
     """Of 80 users; the split is that of the smaller share."""
     items = len({item for _, item in log})
@@ -107,34 +129,6 @@ def test_the_share_of_held_out_users_is_halved_until_few_are_evaluated(home, log
         patch.setattr(f"oneclass.tasks.split.protocols.{bound[0]}", bound[1])
         found = load_strong(home, held_out_share=0.4)
     assert found.digests == load_strong(home, held_out_share=share).digests
-
-
-def test_a_tiny_log_splits_without_a_held_out_user(home, log_events):
-    log_events([("a", "x", 1), ("b", "x", 1), ("b", "y", 1)])
-    binarize(home, BinarizeSettings(), "run")
-    made = split(home, "run", SplitPlan(SplitSettings(), ["strong_generalization", "leave_one_out"], seed=0))
-    stored = matrices.load_split(home, made.digests["strong_generalization"])
-    assert stored.train.nnz <= 3 and stored.parts["test"].targets.nnz == 0
-    assert matrices.load_split(home, made.digests["leave_one_out"]).parts["test"].targets.nnz == 1
-
-
-def test_matrices_hold_what_the_table_says(home, log):
-    stored = matrices.load_split(home, load_strong(home, held_out_share=0.2).digests["strong_generalization"])
-    for part in ("validation", "test"):
-        held = stored.parts[part]
-        edges = f"select user_id, item_id from splits.strong_generalization where part = '{part}' and role = "
-        found = {role: {*query_rows(home, f"{edges} '{role}'")} for role in ("target", "fold_in")}
-        with_target = {user for user, _ in found["target"]}
-        assert {*load_entries(home, held.targets, held.users, stored.items)} == found["target"]
-        assert {*load_entries(home, held.histories, held.users, stored.items)} == {
-            (u, i) for u, i in found["fold_in"] if u in with_target
-        }
-        assert held.rows is None
-    assert (
-        stored.train.nnz
-        == query_rows(home, "select count(*) from splits.strong_generalization where role = 'fit'")[0][0]
-    )
-    assert (np.bincount(stored.train.indices, minlength=len(stored.items)) > 0).all()
 
 
 def split_by_liang(log, held_out, min_user_edges):
@@ -176,18 +170,21 @@ def test_liang2018_agrees_with_the_published_steps(home, log):
         for u, i, part, role in query_rows(home, "select * from splits.strong_generalization")
     }
     assert found == expected
-    assert {"dropped", "target"} <= {role for _, role in found.values()}
     item_ids = dict(query_rows(home, "select distinct item_index, item_id from curated.interactions"))
     stored = matrices.load_split(home, made.digests["strong_generalization"])
     assert [int(item_ids[index]) for index in stored.items] == list(items)
-    assert LIANG2018_SEED == 98765
+    for settings, message in (
+        ({}, "needs split.held_out_users"),
+        ({"held_out_users": 40}, "split.held_out_users = 40"),
+    ):
+        with pytest.raises(InputError, match=message):
+            load_strong(home, scheme="liang2018", **settings)
 
 
-@pytest.mark.parametrize("place", [100, 120])
-def test_items_with_as_many_edges_as_asked_stay_and_then_users(home, log, place):
+def test_items_with_as_many_edges_as_asked_stay_and_then_users(home, log):
     """The least is a degree that an item has; users are counted by the items that stay."""
     of_items = Counter(item for _, item in log)
-    least = sorted(of_items.values())[place]
+    least = sorted(of_items.values())[100]
     expected = [(user, item) for user, item in log if of_items[item] >= least]
     of_users = Counter(user for user, _ in expected)
     fewest = sorted(of_users.values())[len(of_users) // 2]
@@ -200,44 +197,17 @@ def test_items_with_as_many_edges_as_asked_stay_and_then_users(home, log, place)
     assert 0 < len(found) < len(expected) < len(log)
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({}, "needs split.held_out_users"),
-        ({"held_out_users": 40}, "split.held_out_users = 40"),
-    ],
-)
-def test_liang2018_tells_what_it_lacks(home, log, settings, message):
-    with pytest.raises(InputError, match=message):
-        load_strong(home, scheme="liang2018", **settings)
-
-
-def test_matrices_of_leave_one_out_have_every_edge_once(home, log):
-    made = split(home, "run", SplitPlan(SplitSettings(), ["leave_one_out"], seed=1))
-    stored = matrices.load_split(home, made.digests["leave_one_out"])
-    part = stored.parts["test"]
-    assert stored.train.nnz + part.targets.nnz == len(log)
-    assert (part.targets.sum(axis=1) == 1).all()
-    assert part.histories.multiply(part.targets).nnz == 0
-    assert (part.histories != stored.train[part.rows]).nnz == 0
-
-
 def test_given_files_keep_their_roles_and_an_edge_in_both_trains(home, log_events):
-    log_events([("a", "x", 1), ("a", "y", 1), ("b", "x", 1)], file_id=1)
-    log_events([("a", "z", 1), ("b", "x", 1), ("b", "y", 1)], file_id=2)
+    train, test = {("a", "x"), ("a", "y"), ("b", "x")}, {("a", "z"), ("b", "x"), ("b", "y")}
+    for file_id, pairs in ((1, train), (2, test)):
+        log_events([(*pair, 1) for pair in sorted(pairs)], file_id=file_id)
     binarize(home, BinarizeSettings(), "run")
     made = split(home, "run", SplitPlan(SplitSettings(), ["given"], seed=0, given_files=([1], [2])))
-    assert sorted(query_rows(home, "select * from splits.given")) == [
-        ("a", "x", "train"),
-        ("a", "y", "train"),
-        ("a", "z", "test"),
-        ("b", "x", "train"),
-        ("b", "y", "test"),
-    ]
-    assert ALL_EDGES not in made.digests
+    expected = {(*pair, "train") for pair in train} | {(*pair, "test") for pair in test - train}
+    assert set(query_rows(home, "from splits.given")) == expected and ALL_EDGES not in made.digests
     stored = matrices.load_split(home, made.digests["given"])
     part = stored.parts["test"]
-    assert {*load_entries(home, part.targets, part.users, stored.items)} == {("a", "z"), ("b", "y")}
+    assert load_pairs(home, part.targets, part.users, stored.items) == test - train
 
 
 def test_leave_one_out_of_a_sample_of_users_leaves_all_edges_of_the_others(home, log, monkeypatch):
@@ -260,26 +230,12 @@ def test_leave_one_out_of_a_sample_of_users_leaves_all_edges_of_the_others(home,
     assert leave_out(1, 999, pairs=10 * items - 1) == sample
 
 
-def test_a_log_that_leaves_nothing_to_train_on_lacks_that_protocol_alone(home, log_events, caplog):
-    log_events([("a", "x", 1), ("a", "y", 1), ("b", "x", 1)])
-    binarize(home, BinarizeSettings(), "run")
-    plan = SplitPlan(SplitSettings(min_user_edges=5), ["strong_generalization", "leave_one_out"], seed=1)
-    made = split(home, "run", plan)
-    assert set(made.digests) == {"leave_one_out", ALL_EDGES}
+def test_a_log_that_leaves_nothing_to_train_on_lacks_that_protocol_alone(home, log, caplog):
+    load_strong(home)
+    plan = SplitPlan(SplitSettings(min_user_edges=10**6), ["strong_generalization", "leave_one_out"], seed=1)
+    assert set(split(home, "run", plan).digests) == {"leave_one_out", ALL_EDGES}
     assert "strong_generalization: left out, because no edge is left to train on" in caplog.text
-
-
-def test_a_protocol_that_is_not_asked_for_leaves_no_stale_rows(home, log):
-    split(home, "run", SplitPlan(SplitSettings(), ["strong_generalization", "leave_one_out"], seed=1))
-    split(home, "run", SplitPlan(SplitSettings(), ["leave_one_out"], seed=1))
     assert query_rows(home, "select count(*) from splits.strong_generalization") == [(0,)]
-
-
-def test_all_edges_are_stored_for_the_published_model(home, log):
-    made = split(home, "run", SplitPlan(SplitSettings(), ["leave_one_out"], seed=1))
-    stored = matrices.load_split(home, made.digests[ALL_EDGES])
-    found = load_entries(home, stored.train, np.arange(stored.train.shape[0]), stored.items)
-    assert {*found} == {(str(u), str(i)) for u, i in log}
 
 
 @pytest.mark.parametrize("chosen", [None, [0, 3, 4, 199, 250]])
@@ -301,7 +257,6 @@ def test_a_matrix_is_that_of_scipy_whatever_the_batches(monkeypatch, chosen):
     np.testing.assert_array_equal(found.toarray(), dense[users])
 
 
-PROTOCOLS = ["strong_generalization", "leave_one_out", "next_events"]
 ROLES = {  # the training edges, and the targets, of each protocol
     "strong_generalization": ("role = 'fit'", "part = 'test' and role = 'target'"),
     "leave_one_out": ("role = 'train'", "role = 'held_out'"),
@@ -313,19 +268,11 @@ ROLES = {  # the training edges, and the targets, of each protocol
 def split_log(home, log_events):
     """A log of sixty users over thirty days, some events without a time, split by all protocols."""
     generator = np.random.default_rng(5)
-    log_events(
-        [
-            (
-                int(generator.integers(60)),
-                int(generator.integers(50)),
-                1,
-                datetime(2026, 3, 1) + timedelta(hours=int(generator.integers(30 * 24))) if number % 9 else None,
-            )
-            for number in range(1200)
-        ]
-    )
+    rows = zip(*(generator.integers(0, high, 1200) for high in (60, 50, 30 * 24)), strict=True)
+    start, hour = datetime(2026, 3, 1), timedelta(hours=1)
+    log_events([(u, i, 1, start + int(at) * hour if number % 9 else None) for number, (u, i, at) in enumerate(rows)])
     binarize(home, BinarizeSettings(), "run")
-    split(home, "run", SplitPlan(SplitSettings(), PROTOCOLS, seed=1))
+    split(home, "run", SplitPlan(SplitSettings(), list(ROLES), seed=1))
     return home
 
 
@@ -339,7 +286,7 @@ def days_and_items(connection, protocol, where):
 def test_later_edges_and_items_are_those_of_a_count(split_log):
     with warehouse.open_warehouse(split_log, read_only=True) as connection:
         found = {row[0]: row[1:] for row in connection.execute("from diagnostics.leakage").fetchall()}
-        assert set(found) == set(PROTOCOLS)
+        assert set(found) == set(ROLES)
         for protocol, (training, targets) in ROLES.items():
             trained = days_and_items(connection, protocol, training)
             first_days = {item: min(day for day, of in trained if of == item) for _, item in trained}

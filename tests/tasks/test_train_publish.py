@@ -1,14 +1,11 @@
 """Train and publish on a small log: the model store, the choice on validation, and what readers see."""
 
-import csv
 import json
 import shutil
-from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 
 import duckdb
 import numpy as np
-import polars as pl
 import pytest
 
 from oneclass.models.autoencoders.networks import MultDAE
@@ -24,8 +21,8 @@ from oneclass.tasks.publish.choice import ChosenModel, choose_model
 from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import SplitPlan, split
-from oneclass.tasks.stores import fits, matrices, runs, warehouse
-from oneclass.tasks.train import FitPlan, load_or_fit, submit_fits, train
+from oneclass.tasks.stores import matrices, warehouse
+from oneclass.tasks.train import FitPlan, submit_fits, train
 from tests.conftest import home_in, query_rows, two_tastes
 from tests.tasks.conftest import publish_fit, train_model
 
@@ -68,23 +65,17 @@ def fit_model(home, digests, protocol=PROTOCOL, model="mrf_dense", seed=0, run_i
     return train_model(home, digests[protocol], model, protocol=protocol, run_id=run_id, seed=seed)
 
 
-def test_a_fit_is_kept_whole_and_noted(home, digests):
+def test_a_fit_is_kept_whole_and_taken_from_the_store_by_the_next_run(home, digests):
     fit = fit_model(home, digests)
     folder = home.models / "mrf_dense" / fit.digest
-    assert {file.suffix for file in folder.iterdir()} == {".npy", ".json"}
     assert json.loads((folder / "settings.json").read_text())["model"] == "mrf_dense"
     assert fit.saved_bytes > 0 and fit.seconds > 0 and fit.peak_bytes > 1 << 20
+    stamp = (folder / "settings.json").stat().st_mtime_ns
+    assert fit_model(home, digests, run_id="next") == fit
+    assert (folder / "settings.json").stat().st_mtime_ns == stamp
     assert query_rows(home, "select run_id, protocol, model, digest from operations.model_fits") == [
-        ("run", PROTOCOL, "mrf_dense", fit.digest)
+        (run_id, PROTOCOL, "mrf_dense", fit.digest) for run_id in ("run", "next")
     ]
-
-
-def test_a_fit_made_before_is_taken_from_the_store(home, digests):
-    first = fit_model(home, digests)
-    stamp = (home.models / "mrf_dense" / first.digest / "settings.json").stat().st_mtime_ns
-    assert fit_model(home, digests, run_id="next") == first
-    assert (home.models / "mrf_dense" / first.digest / "settings.json").stat().st_mtime_ns == stamp
-    assert query_rows(home, "select count(*) from operations.model_fits") == [(2,)]
 
 
 def test_the_fits_of_a_model_on_all_splits_are_recorded_at_once(home, digests, caplog):
@@ -97,16 +88,6 @@ def test_the_fits_of_a_model_on_all_splits_are_recorded_at_once(home, digests, c
     assert f"mrf_dense: fits on {PROTOCOL} ({fit.seconds:.1f} s), {ALL_EDGES} (" in caplog.text
     recorded = query_rows(home, "select protocol, digest from operations.model_fits where run_id = 'next'")
     assert sorted(recorded) == sorted((split, of_split.digest) for split, of_split in fitted.items())
-
-
-def test_a_matrix_that_no_model_can_take_is_reported(home, digests):
-    stored = matrices.load_split(home, digests[PROTOCOL])
-    empty = stored.train.copy()
-    empty.data, empty.indices, empty.indptr = empty.data[:0], empty.indices[:0], np.zeros_like(empty.indptr)
-    digest = matrices.store_split(home, matrices.SplitMatrices(PROTOCOL, empty, stored.users, stored.items))
-    with pytest.raises(OneclassError, match="mrf_dense cannot be fitted.*no edge"):
-        fit_model(home, {PROTOCOL: digest})
-    assert not list(home.models.glob("*/partial-*"))
 
 
 def test_a_fit_with_an_entry_that_is_not_finite_is_not_stored(home, digests, monkeypatch):
@@ -162,23 +143,6 @@ def test_recommendations_are_ranked_in_original_ids_and_unseen(published_once):
     assert all((user, reason) in seen for user, *_, because, _, _ in found for reason in because)
 
 
-def test_files_agree_with_the_warehouse(published_once):
-    home, _, _ = published_once
-    expected = query_rows(
-        home, "select protocol, model, score, metric, value, standard_error, users from evaluation.metrics order by all"
-    )
-    assert sorted(pl.read_parquet(home.published / "evaluation.parquet").rows()) == expected
-    with open(home.published / "evaluation.csv", newline="") as file:
-        lines = list(csv.DictReader(file))
-    assert {(line["protocol"], line["model"], line["metric"], float(line["value"])) for line in lines} == {
-        (protocol, model, metric, value) for protocol, model, _, metric, value, *_ in expected
-    }
-    recommended = pl.read_parquet(home.published / "recommendations.parquet")
-    assert recommended.height == query_rows(home, "select count(*) from published.recommendations")[0][0]
-    table = (home.published / "evaluation.md").read_text()
-    assert "\n| mrf_dense " in table and "**" in table
-
-
 def test_a_failed_publish_leaves_what_was_published(home, after_publishing, monkeypatch):
     target, before = home.published.resolve(), query_rows(home, "select * from published.recommendations order by all")
     monkeypatch.setattr("oneclass.tasks.publish.stage.leaderboard.format_markdown", lambda *_: 1 / 0)
@@ -186,56 +150,6 @@ def test_a_failed_publish_leaves_what_was_published(home, after_publishing, monk
         published_again(home, after_publishing, top_n=4)
     assert home.published.resolve() == target
     assert query_rows(home, "select * from published.recommendations order by all") == before
-
-
-@pytest.mark.slow
-def test_the_link_swings_and_the_last_publications_stay(home, after_publishing, monkeypatch):
-    monkeypatch.setattr("oneclass.tasks.publish.stage.KEPT", 2)
-    assert home.published.resolve().name == "run"
-    for run_id in ("second", "third"):
-        choose_and_publish(home, after_publishing, run_id=run_id)
-    assert home.published.resolve().name == "third"
-    assert sorted(folder.name for folder in (home.folder / "publications").iterdir()) == ["second", "third"]
-    recorded = query_rows(home, "select run_id, is_current from operations.publications order by run_id")
-    assert recorded == [("second", False), ("third", True)]
-
-
-@contextmanager
-def record_run(home, run_id, flow="backfill", *, evaluated=True):
-    """A run in the block, which ends with a metric if it is evaluated."""
-    with runs.record_run(home, run_id, flow, {}):
-        yield
-        if evaluated:
-            with warehouse.open_warehouse(home) as connection:
-                metric = "insert into evaluation.metrics values (?, 'leave_one_out', 'm', 's', 'mean_rank', 1, 0, 1)"
-                connection.execute(metric, [run_id])
-
-
-@pytest.mark.slow
-def test_the_store_keeps_what_the_latest_evaluated_runs_and_the_one_going_on_used(home, digests):
-    folder, kept = home.models / "mrf_dense", set()
-    for seed in range(3):
-        with record_run(home, f"night-{seed}"):
-            fit = fit_model(home, digests, seed=seed, run_id=f"night-{seed}")
-        kept |= {fit.digest} if seed else set()
-    with suppress(ZeroDivisionError), record_run(home, "broken", evaluated=False):
-        fit_model(home, digests, seed=3, run_id="broken")
-        raise ZeroDivisionError
-    for number in range(3):
-        with record_run(home, f"tune-{number}", "tune", evaluated=False):
-            pass
-    with record_run(home, "killed", evaluated=False):  # after it stored a fit, before it noted that it had
-        settings = MODELS["mrf_dense"].Settings()
-        load_or_fit(home, matrices_digest=digests[PROTOCOL], model="mrf_dense", settings=settings, seed=4)
-    with record_run(home, "tonight"):
-        kept |= {fit_model(home, digests, seed=5, run_id="tonight").digest}
-        assert len(list(folder.iterdir())) == 3 + 1 + 1 + 1
-        assert fits.collect_garbage(home, runs=2) == 3 + 2  # those of seeds 0, 3 and 4; splits that no fit uses
-        assert {one.name for one in folder.iterdir()} == kept
-    assert [one.name for one in home.matrices.iterdir()] == [digests[PROTOCOL]]
-    assert (
-        fits.collect_garbage(home, runs=2) == 1 and len(list(folder.iterdir())) == 2
-    )  # night-1 is the third latest now
 
 
 def test_a_model_that_knows_how_sure_it_is_says_so(home, digests):
@@ -290,14 +204,16 @@ if find_spec("torch") is None:  # which takes seconds to load
 SETTINGS = MultDAE.Settings(epochs=6, batch_users=10, learning_rate=0.02, hidden=6)
 
 
-def load_saved_fit(home, digest):
-    return train_model(home, digest, "mult_dae", SETTINGS, protocol="strong_generalization", seed=2)
+def load_saved_fit(home, digests):
+    return train_model(
+        home, digests["strong_generalization"], "mult_dae", SETTINGS, protocol="strong_generalization", seed=2
+    )
 
 
 @pytest.mark.slow
-def test_the_validation_users_are_watched(home, digest):
-    kept = MultDAE.load(home.models / "mult_dae" / load_saved_fit(home, digest).digest)
-    read = matrices.load_split(home, digest)
+def test_the_validation_users_are_watched(home, digests):
+    kept = MultDAE.load(home.models / "mult_dae" / load_saved_fit(home, digests).digest)
+    read = matrices.load_split(home, digests["strong_generalization"])
     part = read.parts["validation"]
     expected = MultDAE(SETTINGS, seed=2).fit(
         read.train, FitOptions(validation=ValidationUsers(part.histories, part.targets))

@@ -65,13 +65,6 @@ def test_probabilities_follow_the_traits(default):
     assert (users @ items.T).std() == pytest.approx(3.0, rel=0.1)
 
 
-def test_the_likes_asked_for_come_out(default):
-    home, _ = default
-    edges = load_truth(home)
-    assert edges["liked"].sum() == make_demo_log(home)["liked"] == pytest.approx(100_000, rel=0.01)
-    assert edges["probability"].sum(dtype=float) == pytest.approx(100_000, rel=1e-4)
-
-
 def test_every_vertex_is_considered_and_degrees_follow_the_laws(default):
     home, _ = default
     edges, settings = load_truth(home), DemoSettings()
@@ -96,16 +89,6 @@ def test_the_seed_decides_every_byte(tmp_path):
     ]
     assert files[0] == files[1]
     assert files[0]["combined_data_1.txt"] != files[2]["combined_data_1.txt"]
-
-
-def test_the_same_request_makes_nothing_anew(home):
-    [log] = make_demo(home, SMALL, 1)
-    before = log.stat().st_mtime_ns
-    assert make_demo(home, SMALL, 1) == [log]
-    assert log.stat().st_mtime_ns == before
-    log.write_bytes(log.read_bytes()[:-5])
-    make_demo(home, SMALL, 1)
-    assert len(parse_logs([log])) == make_demo_log(home)["considered"]
 
 
 @pytest.mark.parametrize("name", ["users.npy", "edges.parquet", "settings.json", "log"])
@@ -172,9 +155,3 @@ def test_impossible_sizes_are_refused_before_anything_is_written(home, settings,
     with pytest.raises(InputError, match=named):
         make_demo(home, DemoSettings(**settings), 0)
     assert not home.folder.exists()
-
-
-def test_a_home_that_cannot_be_written_to(tmp_path):
-    (tmp_path / "var").write_text("a file")
-    with pytest.raises(InputError, match="--home"):
-        make_demo(Home(tmp_path / "var", "demo"), SMALL, 0)

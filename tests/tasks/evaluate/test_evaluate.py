@@ -2,7 +2,6 @@
 
 import logging
 from dataclasses import replace
-from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -12,7 +11,7 @@ from scipy.sparse import csr_matrix
 from oneclass.models import memory_estimates, registry
 from oneclass.models.base import Model
 from oneclass.models.evaluation.ranking import CannotRank
-from oneclass.models.negatives.distributions import AllZeros, NegativeDistribution
+from oneclass.models.negatives.distributions import AllZeros
 from oneclass.models.numerics.sequential_histories import with_recency_ranks
 from oneclass.models.popularity import Popularity
 from oneclass.models.settings import ModelSettings
@@ -22,27 +21,23 @@ from oneclass.tasks.evaluate.tables import LEAVE_ONE_OUT_TABLES, PROTOCOL_TABLES
 from oneclass.tasks.stores import fits, matrices
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.stores.matrices import Part, SplitMatrices
-from tests.conftest import execute_statement, home_in, query_rows
+from tests.conftest import home_in, query_rows
 
 USERS, ITEMS = 60, 40
 
 
 class Opinion(Model):
-    """Gives every item its own id as its score; `reversed` turns that round. Notes what it is asked for."""
+    """Gives every item its own id as its score; `reversed` turns that round."""
 
     name = "opinion"
     Settings = ModelSettings
     score_names = ("score", "reversed")
-    blocks: ClassVar[list[tuple[tuple[int, int], np.ndarray | None]]] = []
-    law: ClassVar[NegativeDistribution | None] = AllZeros()
 
     def _fit(self, interactions, options):
         self.opinions = np.arange(interactions.shape[1], dtype=np.float32)
 
     def _scores(self, histories, users, score):
-        self.blocks.append((histories.shape, users))
-        sign = 1 if score == "score" else -1
-        return np.tile(sign * self.opinions, (histories.shape[0], 1))
+        return np.tile(self.opinions if score == "score" else -self.opinions, (histories.shape[0], 1))
 
     def _like(self, histories, users=None, items=None):
         """Item n is liked with probability (n + 1/2) / items."""
@@ -50,7 +45,7 @@ class Opinion(Model):
         return mean, np.zeros_like(mean)
 
     def negative_distribution(self):
-        return self.law
+        return AllZeros()
 
     def _arrays(self):
         return {"opinions": self.opinions}
@@ -71,12 +66,6 @@ def registered():
         patch.setitem(registry.MODELS, "opinion", Opinion)
         patch.setitem(registry.MODELS, "upside_down", UpsideDown)
         yield
-
-
-@pytest.fixture
-def home(tmp_path, monkeypatch):
-    monkeypatch.setattr(Opinion, "blocks", [])
-    return home_in(tmp_path)
 
 
 def to_csr(mask) -> csr_matrix:
@@ -102,41 +91,11 @@ def leave_one_out(random) -> SplitMatrices:
     )
 
 
-def strong_generalization(random) -> SplitMatrices:
-    """Two parts of users never seen, several targets each; one in three test users has none."""
-
-    def part(users):
-        marks = random.random((users, ITEMS))
-        targets = (marks > 0.8) & (np.arange(users) % 3 > 0)[:, None]
-        return Part(to_csr(marks < 0.2), to_csr(targets), np.arange(users))
-
-    train = to_csr(random.random((USERS, ITEMS)) < 0.3)
-    items = np.arange(ITEMS, dtype=np.int32)
-    return SplitMatrices(
-        "strong_generalization",
-        train,
-        np.arange(train.shape[0], dtype=np.int32),
-        items,
-        {"test": part(30), "validation": part(12)},
-    )
-
-
 def store_split(home: Home, split: SplitMatrices, *models: type[Model]) -> tuple[str, dict[str, str]]:
     """The digests of a stored split and of models fitted on it."""
     for model in models:
         fits.store_fit(home, model().fit(split.train), "digest", key="k", matrices="m", seconds=1, peak_bytes=1)
     return matrices.store_split(home, split), {model.name: "digest" for model in models}
-
-
-def of_opinion(home: Home, metric: str) -> tuple:
-    """(value, standard error, users) of the model `opinion`."""
-    [found] = query_rows(
-        home,
-        "select value, standard_error, users from evaluation.metrics "
-        "where model = 'opinion' and score = 'score' and metric = ?",
-        metric,
-    )
-    return found
 
 
 def naive_ranks(split: SplitMatrices, scores: np.ndarray) -> np.ndarray:
@@ -161,11 +120,12 @@ def test_leave_one_out_fills_the_metrics(evaluated):
     assert (found.users, found.users_without_target) == (USERS - 1, 1)
     lists = query_rows(home, "select distinct model, score from evaluation.metrics order by all")
     assert lists == [("opinion", "reversed"), ("opinion", "score"), ("popularity", "score")]
-
     ranks = naive_ranks(split, np.arange(ITEMS))
+    query = "select metric, value, standard_error, users from evaluation.metrics where score = 'score' and model = ?"
+    table = {metric: row for metric, *row in query_rows(home, query, "opinion")}
     error = ranks.std() / np.sqrt(USERS - 1)
-    assert of_opinion(home, "mean_rank") == (pytest.approx(ranks.mean()), pytest.approx(error), USERS - 1)
-    assert of_opinion(home, "median_rank") == (pytest.approx(np.median(ranks)), None, USERS - 1)
+    assert table["mean_rank"] == [pytest.approx(ranks.mean()), pytest.approx(error), USERS - 1]
+    assert table["median_rank"] == [pytest.approx(np.median(ranks)), None, USERS - 1]
 
 
 def test_every_pair_of_ranked_lists_is_compared_once(evaluated):
@@ -185,91 +145,6 @@ def test_every_pair_of_ranked_lists_is_compared_once(evaluated):
     )
     p_value = stats.ttest_rel(first, second).pvalue
     assert pairs[2][3:] == (pytest.approx((first - second).mean()), pytest.approx(p_value), USERS - 1)
-
-
-def test_ranks_by_degree_are_grouped_by_training_degrees(evaluated):
-    home, split, _ = evaluated
-    ranks, part = naive_ranks(split, np.arange(ITEMS)), split.parts["test"]
-    degrees = {
-        "user": np.diff(part.histories.indptr)[:-1],
-        "item": np.bincount(split.train.indices, minlength=ITEMS)[part.targets.indices],
-    }
-    for side, of_edges in degrees.items():
-        bins = query_rows(
-            home,
-            "select degree_low, degree_high, edges, mean_rank, p50 "
-            "from evaluation.ranks_by_degree where model = 'opinion' and score = 'score' and side = ?",
-            side,
-        )
-        assert sum(edges for _, _, edges, _, _ in bins) == USERS - 1
-        for low, high, edges, mean, median in bins:
-            inside = ranks[(of_edges >= low) & (of_edges <= high)]
-            assert (edges, mean) == (len(inside), pytest.approx(inside.mean()))
-            assert median == pytest.approx(np.median(inside))
-
-
-def test_like_is_judged_on_held_out_edges_and_negatives_of_the_model(home, monkeypatch):
-    split = leave_one_out(np.random.default_rng(8))
-    digest, fits = store_split(home, split, Popularity, Opinion)
-    stage.evaluate(home, "run", "leave_one_out", [(digest, fits)])
-    part = split.parts["test"]
-    held_out, degrees = (part.targets.indices + 0.5) / ITEMS, np.diff(part.histories.indptr)[:-1]
-    bins = query_rows(home, "select * exclude run_id from evaluation.like_by_degree order by degree_low")
-    assert [row[0] for row in bins] == ["opinion"] * len(np.unique(degrees))
-    for _, low, high, edges, error, histogram in bins:
-        inside = held_out[degrees == low]
-        assert (low, edges, error) == (high, len(inside), pytest.approx(np.mean(inside < 0.5)))
-        counts, _ = np.histogram(inside, np.arange(21) / 20)
-        assert histogram == counts.tolist()
-
-    users = np.arange(USERS - 1)
-    negatives = (AllZeros().draw(split.train, users, 0) + 0.5) / ITEMS
-    like = np.concatenate([held_out, negatives])
-    truth = np.concatenate([np.ones(USERS - 1), np.zeros(USERS - 1)])
-    weights = np.concatenate([np.ones(USERS - 1), (ITEMS - degrees) / degrees])
-    found = query_rows(
-        home, "select * exclude (run_id, model, standard_error) from evaluation.calibration order by like_low"
-    )
-    assert sum(row[3] for row in found) == 2 * (USERS - 1)
-    for reference, low, high, pairs, mean, observed in found:
-        inside = (like >= low) & (like < high)
-        assert (reference, pairs) == ("sampled_negatives", inside.sum())
-        assert mean == pytest.approx(np.average(like[inside], weights=weights[inside]))
-        assert observed == pytest.approx(np.average(truth[inside], weights=weights[inside]))
-
-    monkeypatch.setattr(Opinion, "law", None)
-    execute_statement(home, "delete from operations.stage_results")
-    stage.evaluate(home, "run", "leave_one_out", [(digest, fits)])
-    assert query_rows(home, "select * exclude run_id from evaluation.like_by_degree order by degree_low") == bins
-    assert query_rows(home, "select * from evaluation.calibration") == []
-
-
-def test_strong_generalization_has_a_validation_metric_and_no_degrees(home):
-    digest, fits = store_split(home, strong_generalization(np.random.default_rng(3)), Opinion)
-    found = stage.evaluate(home, "run", "strong_generalization", [(digest, fits)])
-    assert (found.users, found.users_without_target) == (20, 10)
-    users = dict(query_rows(home, "select metric, users from evaluation.metrics where score = 'score'"))
-    assert (users["ndcg@100"], users["validation_ndcg@100"]) == (20, 8)
-    assert set(users) == {
-        "recall@20",
-        "recall@50",
-        "recall_of_all@20",
-        "ndcg@20",
-        "ndcg@100",
-        "validation_ndcg@100",
-        "mean_rank",
-        "mean_rank_midtie",
-        "mean_rank_known_items",
-        "median_rank",
-        "rank_p05",
-        "rank_p25",
-        "rank_p75",
-        "rank_p95",
-    }
-    for table in LEAVE_ONE_OUT_TABLES:
-        assert query_rows(home, f"select * from evaluation.{table}") == []
-    assert query_rows(home, "select distinct users from evaluation.beyond_accuracy") == [(20,)]
-    assert all(given is None for _, given in Opinion.blocks)
 
 
 def test_a_retry_replaces_its_own_rows_only(home):

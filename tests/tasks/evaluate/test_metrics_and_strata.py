@@ -51,16 +51,8 @@ def broken(user):
     return user.places[9]
 
 
-def nothing(user):
-    return None
-
-
 def infinite(user):
     return math.inf
-
-
-def never(user):
-    return math.nan
 
 
 not_callable = 7
@@ -215,7 +207,6 @@ def test_other_metrics_or_another_source_are_evaluated_anew(shop, field_metrics)
     ("name", "message"),
     [
         ("broken", r"metric field_metrics:broken failed: IndexError\(.*; in the metric .*broken, of user 'u\d+'"),
-        ("nothing", r"metric field_metrics:nothing failed: .*returns None for user 'u\d+'; return a number"),
         ("infinite", r"returns inf for user 'u\d+'; return a number, or NaN"),
     ],
 )

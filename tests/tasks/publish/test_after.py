@@ -7,9 +7,6 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from oneclass.flows import pipeline
-from oneclass.flows.parameters import BackfillParameters
-from oneclass.flows.settings import resolve_settings
 from oneclass.tasks.publish import manual, stage
 from oneclass.tasks.stores import runs, warehouse
 from tests import postgres_server
@@ -72,20 +69,6 @@ def test_a_command_that_fails_is_an_alarm_and_the_publication_stands(copied, spl
     record_settings(copied, after=command)
     manual.roll_back(copied, "by hand")
     assert copied.published.resolve().name == "of-random_graph" and len(load_alarms(copied)) == 2
-
-
-def test_the_command_runs_if_an_earlier_publication_stands_in_place_of_a_damaged_one(copied, split_once):
-    publish_model(copied, split_once[1], "wmf", "night")
-    (copied.published / "published.duckdb").write_bytes(b"?")
-    (copied.root / "datasets").mkdir()
-    (copied.root / "datasets" / "small.toml").write_text('title = "small"')
-    given = {"dataset": "small", "home": str(copied.root)}
-    run = resolve_settings(BackfillParameters(**given, settings={"publish.after": [sys.executable, "-c", RECORD]}))
-    for run_id in ("first", "second"):
-        with pipeline.run_context(run, run_id, "backfill"):
-            pass
-    [told] = (copied.root / "ran.jsonl").read_text().splitlines()
-    assert json.loads(told)[0] == str(copied.published.resolve()) != str((copied.publications / "night").resolve())
 
 
 @pytest.fixture

@@ -1,20 +1,17 @@
 """Published lists with the items of the histories: what each way to ask answers, against a full sort of the scores."""
 
-import json
 import shutil
 
 import numpy as np
 import polars as pl
 import pytest
 
-from oneclass.flows import commands
 from oneclass.tasks.explain import views
 from oneclass.tasks.explain.explanation import explain_user
 from oneclass.tasks.recommend import load
 from oneclass.tasks.stores import published_model
 from oneclass.tasks.stores.home import Home
 from tests.tasks.conftest import publish_model
-from tests.tasks.serve.test_list_routes import Asker
 
 MODEL, USER = "wmf", "u7"
 
@@ -63,26 +60,6 @@ def test_each_request_may_choose_otherwise(included, by_model):
     assert len(shop.recommend(history, within=history, seen="exclude")) == 0
     with pytest.raises(ValueError, match="seen = 'both': must be 'include' or 'exclude'"):
         shop.recommend(history, seen="both")
-
-
-def test_the_command_and_http_choose_alike(included, capsys):
-    home, shop = included
-    arguments = ["--dataset", "small", "--home", str(home.root), "--user", USER, "--n", "4", "--json"]
-    expected = {
-        (): shop.recommend_for(USER, n=4),
-        ("include",): shop.recommend_for(USER, n=4),
-        ("exclude",): shop.recommend_for(USER, n=4, seen="exclude"),
-    }
-    assert not expected[()].equals(expected["exclude",])
-    ask, query = Asker(home), {"user": USER, "n": 4}
-    for seen, items in expected.items():
-        assert commands.main("recommend", [*arguments, *(["--seen", *seen] if seen else [])]) == 0
-        assert json.loads(capsys.readouterr().out)["items"] == items.to_dicts()
-        answer = ask("GET", "/recommend", params=query | ({"seen": seen[0]} if seen else {}))
-        assert answer.json()["items"] == items.to_dicts()
-    assert ask("GET", "/recommend", params=query | {"seen": "both"}).status_code == 422
-    assert commands.main("recommend", [*arguments, "--seen", "both"]) == 2
-    assert 'Invalid value "both" for --seen.' in capsys.readouterr().err
 
 
 def test_an_explanation_marks_seen_items_and_ranks_them_among_all(included):

@@ -249,13 +249,6 @@ def test_a_model_whose_cost_is_of_its_items_is_searched_on_some_of_them(home, lo
     assert row["edges"] == degrees.sum() and 0.15 < found.dial / row["edges"] < 0.6
 
 
-def test_a_search_in_which_every_trial_fails_leaves_the_settings_as_they_are(home, log):
-    digests = log(300)
-    mine = {"dial": DialSettings(idle=-1.0), "popularity": Popularity.Settings()}
-    found, row = tune_dial(home, digests, models=mine, given={"dial": ["idle"]})
-    assert found == mine["dial"] and row["origin"] == "given" and "idle is below 0" in row["reason"]
-
-
 def test_a_multiple_rests_on_the_values_before_it():
     """wmf: the rule for the penalty asks for the weight of the pairs that are not edges; 13 users have an edge."""
     settings = MODELS["wmf"].Settings()

@@ -104,13 +104,6 @@ def test_after_each_round_the_better_half_goes_on_and_its_trials_are_those_of_a_
         assert all((one.params, one.value) == (other.params, other.value) for one, other in pairs)
 
 
-@pytest.mark.parametrize(("most", "allowed"), [(math.inf, 3000.0), (900.0, 900.0), (5.0, MIN_BUDGET_SECONDS)])
-def test_a_budget_is_a_share_of_the_fits_up_to_a_limit_and_never_below_two_minutes(split_log, most, allowed, caplog):
-    with caplog.at_level("INFO"):
-        search_models(split_log, 100.0, share=15.0, names=("calm", "windy"), most=most)
-    assert f"CPU s of {allowed:.0f}" in caplog.text
-
-
 @pytest.mark.parametrize(
     ("seconds", "share"),
     [

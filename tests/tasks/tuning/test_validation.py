@@ -5,11 +5,6 @@ import shutil
 import numpy as np
 import pytest
 
-from oneclass.tasks.binarize.settings import BinarizeSettings
-from oneclass.tasks.binarize.stage import binarize
-from oneclass.tasks.errors import InputError
-from oneclass.tasks.split.settings import SplitSettings
-from oneclass.tasks.split.stage import SplitPlan, split
 from oneclass.tasks.stores import checksums, matrices
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.tuning.validation import load_validation
@@ -63,14 +58,6 @@ def test_elsewhere_a_validation_part_is_cut_from_the_training_edges(split_once, 
     np.testing.assert_array_equal(put_back.toarray(), train.toarray())
     assert found.train.nnz + found.part.targets.nnz == train.nnz
     assert (found.part.histories != found.train[found.part.rows]).nnz == 0 and found.metric == metric
-
-
-def test_a_log_too_small_to_tune_on_is_reported(home, log_events):
-    log_events([("a", "x", 1), ("b", "y", 1)])
-    binarize(home, BinarizeSettings(), "run")
-    digests = split(home, "run", SplitPlan(SplitSettings(), ["leave_one_out"], seed=1)).digests
-    with pytest.raises(InputError, match="leave_one_out: 0 validation users"):
-        load_validation(home, "leave_one_out", digests["leave_one_out"], 0)
 
 
 @pytest.mark.parametrize("protocol", ["strong_generalization", "leave_one_out"])
