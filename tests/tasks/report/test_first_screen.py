@@ -5,7 +5,6 @@ import importlib
 import json
 import re
 from dataclasses import replace
-from datetime import datetime
 
 import duckdb
 import numpy as np
@@ -19,9 +18,8 @@ from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
 from oneclass.tasks.promotion_log import Decision, record_decision
 from oneclass.tasks.report import report
-from oneclass.tasks.report.headline import build_headline, build_volume_card, describe_lead
+from oneclass.tasks.report.headline import build_headline, build_volume_card
 from oneclass.tasks.report.run_tables import RunTables
-from oneclass.tasks.report.tables import Column, Scale, render_cell
 from oneclass.tasks.report.warnings import collect_warnings
 from oneclass.tasks.rules.settings import DeclaredRules, Rules
 from oneclass.tasks.stores import runs, warehouse
@@ -87,56 +85,39 @@ def test_the_line_of_quality_is_of_what_stood_with_a_gap_where_a_night_did_not_e
     assert values == (2.0, 3.0, None, 7.0) and errors == (0.2, pytest.approx(0.3), None, pytest.approx(0.7))
 
 
-def leaderboard_rows(*given):
-    """Rows of a leaderboard from model, main metric, standing and p-value against the best."""
-    return [
-        leaderboard.LeaderboardRow(
-            "strong_generalization", model, "score", 40, {"ndcg@100": (value, 0.01)}, standing,
-            against_best=None if standing == "best" else Comparison(value - given[0][1], 0.02, p, 40),
-        )
-        for model, value, standing, p in given
-    ]  # fmt: skip
-
-
-def test_a_list_that_is_not_the_best_is_said_to_be_level_or_worse():
-    rows = leaderboard_rows(("a", 0.5, "best", 1), ("b", 0.49, "level", 0.62), ("c", 0.3, "", 1e-9))
-    best, level, worse = (describe_lead(rows, place).replace("\N{NO-BREAK SPACE}", " ") for place in range(3))
-    assert "better than c, by 0.2000 ± 0.0200 (p < 0.001)" in best and "b cannot be told from it" in best
-    assert level.startswith("Level with a") and "0.0100 ± 0.0200 (p = 0.62) behind it" in level
-    assert worse.startswith("Significantly worse than a") and "0.2000 ± 0.0200 (p < 0.001) behind it" in worse
+LEADERBOARD = [
+    leaderboard.LeaderboardRow(
+        "strong_generalization", model, "score", 40, {"ndcg@100": (value, 0.01)}, standing,
+        against_best=None if standing == "best" else Comparison(value - 0.5, 0.02, p, 40),
+    )
+    for model, value, standing, p in (("a", 0.5, "best", 1), ("b", 0.49, "level", 0.62), ("popularity", 0.4, "", 1e-9))
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("popularity", "gain"), [(0.4, "+25 % over"), (0.625, "20 % below"), (0.0, None), (None, None)]
+    ("listed", "gain", "lead"),
+    [
+        ("a", "+25 % over popularity", "better than popularity, by 0.1000 ± 0.0200 (p < 0.001)"),
+        ("b", "+22 % over popularity", "0.0100 ± 0.0200 (p = 0.62) behind it"),
+        ("popularity", "", "Significantly worse than a"),
+    ],
 )
-def test_the_gain_is_over_popularity(popularity, gain):
-    rows = leaderboard_rows(("a", 0.5, "best", 1), *([] if popularity is None else [("popularity", popularity, "", 1)]))
-    found = build_headline(rows, None, None, datetime(2026, 11, 20, 3))
-    assert (found.label, found.name, found.row) == ("Best", "a", rows[0])
-    assert found.gain.replace("\N{NO-BREAK SPACE}", " ") == (f"{gain} popularity" if gain else "")
+def test_the_headline_is_of_the_list_that_stands_also_where_it_is_not_the_best(listed, gain, lead):
+    decision = decide(f"{listed}/score", "a/score", promoted=False, reason="fewer users")
+    standing = {"list": f"{listed}/score", "made_at": BEGAN, "since": BEGAN, "publications": 1}
+    found = build_headline(LEADERBOARD, standing, decision, BEGAN)
+    assert (found.label, found.name) == ("Published", listed) and "Fewer users." in found.why
+    assert found.gain.replace("\N{NO-BREAK SPACE}", " ") == gain
+    assert lead in found.lead.replace("\N{NO-BREAK SPACE}", " ")
+    undecided = build_headline([replace(LEADERBOARD[0]), *LEADERBOARD[1:2]], None, None, BEGAN)
+    assert (undecided.label, undecided.name, undecided.gain) == ("Best", "a", "")  # popularity was not evaluated
 
 
 def decide(champion, challenger="a/score", *, promoted=True, reason="the best of 3 lists"):
     return Decision(RUN, BEGAN, champion, challenger, None, None, None, 1.0, promoted, reason)
 
 
-@pytest.mark.parametrize(
-    ("decision", "why"),
-    [
-        (decide(None), "The best of 3 lists."),
-        (decide("a/score"), "The best of 3 lists."),
-        (decide("b/like"), "It takes the place of b (like). The best of 3 lists."),
-        (decide("a/score", "b/like", promoted=False, reason="fewer users"),
-         "a stays; b (like) was not promoted. Fewer users."),
-    ],
-)  # fmt: skip
-def test_a_decision_is_told_in_a_shops_words(decision, why):
-    standing = {"list": "a/score", "made_at": BEGAN, "since": BEGAN, "publications": 1}
-    found = build_headline(leaderboard_rows(("a", 0.5, "best", 1)), standing, decision, BEGAN)
-    assert (found.label, found.name, found.why) == ("Published", "a", why)
-
-
-def test_the_protocol_that_decided_is_the_one_shown_everywhere(tmp_path, undrawn):
+def test_the_protocol_that_decided_alarms_and_titles_are_shown(tmp_path, undrawn):
     """What came next chooses the model that users never seen see second; its figures are the page's."""
     home = fill_home(
         tmp_path,
@@ -146,6 +127,11 @@ def test_the_protocol_that_decided_is_the_one_shown_everywhere(tmp_path, undrawn
             from evaluation.metrics where protocol = 'strong_generalization'""",
         f"update operations.promotions set challenger = 'mrf_dense/score' where run_id = '{RUN}'",
     )
+    runs.record_alarm(home, RUN, "the catalogue lacks 12 items, which have 31 % of the likes.")
+    titles = {"item_id": [f"i{at}" for at in range(30)], "title": [f"<b>Film {at}</b> & more" for at in range(30)]}
+    (model := home.publications / "one" / "model").mkdir(parents=True)
+    pl.DataFrame(titles).write_parquet(model / "items.parquet")
+    home.published.symlink_to("publications/one")
     quality = "select value from evaluation.metrics where (run_id, protocol, model, metric) = (?, ?, ?, 'ndcg@100')"
     [(popularity,)] = query_rows(home, quality, RUN, "next_events", "popularity")
     report(home, RUN)
@@ -166,6 +152,10 @@ def test_the_protocol_that_decided_is_the_one_shown_everywhere(tmp_path, undrawn
     ][1] == 0.9
     row = (tmp_path / "index.html").read_text().replace("\N{NO-BREAK SPACE}", " ")
     assert "0.900 ± 0.012" in row and "next_events" in row
+    alarm = '<a href="#soundness">the catalogue lacks 12 items, which have 31 % of the likes</a>'
+    assert f'<li class="grave">{alarm}' in page.split('id="look"')[1].split("</ul>")[0]
+    # Titles stand for ids.
+    assert "<b>Film" not in page and page.count("&lt;b&gt;Film") >= 25 and "<li><span>item" not in page
 
 
 def test_the_card_of_a_night_says_what_that_night_read(tmp_path):
@@ -212,16 +202,6 @@ def test_pinned_and_new_items_are_marked_in_lists_and_search(tmp_path, undrawn, 
     index = re.search(r'id="index">(.*?)</script>', (home.report / "search.html").read_text())[1]
     found = {item: mark for item, *_, mark in json.loads(index)["items"] if mark}
     assert found == {item: mark for item, mark in marks.items() if item in set(lists["item_id"])} and len(found) == 3
-
-
-def test_what_a_run_found_wrong_is_told_with_its_figures(tmp_path, undrawn):
-    home = fill_home(tmp_path)
-    runs.record_alarm(home, RUN, "the catalogue lacks 12 items, which have 31 % of the likes.")
-    report(home, RUN)
-    look = (home.report / "index.html").read_text().split('id="look"')[1].split("</ul>")[0]
-    assert (
-        '<li class="grave"><a href="#soundness">the catalogue lacks 12 items, which have 31 % of the likes</a>' in look
-    )
 
 
 def test_alarms_are_in_proportion():
@@ -285,19 +265,6 @@ def test_sample_users_are_five_spread_over_the_lengths_of_history(home, page):
 
 
 @pytest.mark.slow
-def test_titles_stand_for_ids_and_are_escaped(undrawn, tmp_path):
-    home = fill_home(tmp_path)
-    model = home.publications / "one" / "model"
-    model.mkdir(parents=True)
-    titles = {"item_id": [f"i{at}" for at in range(30)], "title": [f"<b>Film {at}</b> & more" for at in range(30)]}
-    pl.DataFrame(titles).write_parquet(model / "items.parquet")
-    home.published.symlink_to("publications/one")
-    report(home, RUN)
-    page = (home.report / "index.html").read_text()
-    assert "<b>Film" not in page and page.count("&lt;b&gt;Film") >= 25 and "<li><span>item" not in page
-
-
-@pytest.mark.slow
 def test_a_run_that_recommends_nothing_has_no_sample_users(undrawn, tmp_path):
     home = fill_home(tmp_path, f"delete from operations.promotions where run_id = '{RUN}'")
     report(home, RUN)
@@ -326,9 +293,3 @@ def test_ties_with_the_best_are_shaded_and_every_list_has_a_dot_on_one_scale(pag
         ]
         per = (at[0] - at[1]) / (values[0] - values[1])
         np.testing.assert_allclose(np.ptp(bars, axis=1), 4 * 0.0123 * per, rtol=0.01)
-
-
-def test_a_cell_without_a_value_has_no_dot():
-    column = Column("value", "value", "metric", scale=Scale(0.0, 1.0))
-    assert "circle" in render_cell(column, {"value": 0.5}, cards=False)
-    assert "circle" not in render_cell(column, {"value": None}, cards=False)
