@@ -98,7 +98,7 @@ LEADERBOARD = [
     ("listed", "gain", "lead"),
     [
         ("a", "+25 % over popularity", "better than popularity, by 0.1000 ± 0.0200 (p < 0.001)"),
-        ("b", "+22 % over popularity", "0.0100 ± 0.0200 (p = 0.62) behind it"),
+        ("b", "+22 % over popularity", "Level with a, the best of 3 lists, 0.0100 ± 0.0200 (p = 0.62) behind it"),
         ("popularity", "", "Significantly worse than a"),
     ],
 )
