@@ -31,12 +31,9 @@ def nights(home):
     return home
 
 
-def test_a_start_in_the_future_is_later_than_nothing(nights):
+def test_a_start_in_the_future_is_later_than_nothing_and_put_right_by_the_next_run(nights, caplog):
     assert runs.find_completed_since(nights, datetime.now(UTC) - timedelta(hours=1), FLOW) is None
     assert runs.find_completed_since(nights, datetime.now(UTC) - timedelta(hours=5), FLOW) == "today"
-
-
-def test_the_next_run_puts_it_right_and_tells_of_it(nights, caplog):
     with runs.record_run(nights, "next", FLOW, {}):
         pass
     [(started, ended)] = query_rows(nights, "select started_at, ended_at from operations.runs where run_id = 'ahead'")

@@ -66,47 +66,32 @@ def keep_fits(home):
     return fits.store_fit(home, Popularity(threads=1).fit(GRAPH), "a" * 16, **made)
 
 
-@every_damage
-def test_a_damaged_fit_is_absent_cannot_be_loaded_and_is_made_anew(home, caplog, damage):
-    fit = keep_fits(home)
-    folder = home.models / "popularity" / fit.digest
-    whole = read_bytes(folder)
-    for name in whole:
-        damage(folder / name)
-        caplog.clear()
-        assert fits.find_fit(home, "popularity", fit.digest) is None
-        assert name in caplog.text and "a run makes it anew" in caplog.text
-        with pytest.raises(checksums.DamagedFile, match=name):
-            fits.load_fit(home, "popularity", fit.digest)
-        assert keep_fits(home) == fits.find_fit(home, "popularity", fit.digest) == fit
-        assert read_bytes(folder) == whole
+STORES = {
+    "fit": (keep_fits, lambda home, fit: fits.load_fit(home, "popularity", fit.digest), 3),
+    "matrices": (lambda home: matrices.store_split(home, SPLIT), matrices.load_split, 20),
+}
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize("store", [pytest.param("fit"), pytest.param("matrices", marks=pytest.mark.slow)])
 @every_damage
-def test_damaged_matrices_cannot_be_read_and_are_made_anew(home, caplog, damage):
-    digest = matrices.store_split(home, SPLIT)
-    folder = home.matrices / digest
+def test_what_is_damaged_cannot_be_loaded_and_is_made_anew(home, caplog, damage, store):
+    keep, load, files = STORES[store]
+    stored = keep(home)
+    folder = home.matrices / stored if store == "matrices" else fits.fit_folder(home, "popularity", stored.digest)
     whole = read_bytes(folder)
-    assert len(whole) == 20
+    assert len(whole) == files
     for name in whole:
         damage(folder / name)
         with pytest.raises(checksums.DamagedFile, match=name):
-            matrices.load_split(home, digest)
+            load(home, stored)
         caplog.clear()
-        assert matrices.store_split(home, SPLIT) == digest
+        assert store != "fit" or fits.find_fit(home, "popularity", stored.digest) is None
+        assert keep(home) == stored
         assert name in caplog.text and "makes it anew" in caplog.text
-        assert read_bytes(folder) == whole and matrices.load_split(home, digest).parts["test"].targets.nnz == 3
-
-
-def test_a_file_in_the_folders_place_is_damage_too(home):
-    fit, digest = keep_fits(home), matrices.store_split(home, SPLIT)
-    for folder in (home.models / "popularity" / fit.digest, home.matrices / digest):
-        checksums.remove_path(folder)
-        folder.write_text("")
-    assert fits.find_fit(home, "popularity", fit.digest) is None
-    assert keep_fits(home) == fits.find_fit(home, "popularity", fit.digest)
-    assert matrices.load_split(home, matrices.store_split(home, SPLIT)).train.nnz == 5
+        assert read_bytes(folder) == whole and load(home, stored)
+    checksums.remove_path(folder)
+    folder.write_text("")  # a file in the folder's place is damage too
+    assert keep(home) == stored and load(home, stored)
 
 
 def test_of_parts_that_are_not_wanted_no_file_is_opened(home):

@@ -77,33 +77,26 @@ def write_groups(folder, monkeypatch, line):
 
 
 @pytest.mark.parametrize(
-    ("line", "folder", "name"),
+    ("line", "folder", "limits", "usage", "total"),
     [
-        ("0::/a/b", "", "memory.max"),
-        ("5:memory:/a/b", "memory", "memory.limit_in_bytes"),
-        ("4:cpu,memory:/a/b", "memory", "memory.limit_in_bytes"),
+        ("0::/a/b", "", "max", "current", ""),
+        ("4:cpu,memory:/a/b", "memory", "limit_in_bytes", "usage_in_bytes", "total_"),
     ],
 )
-def test_the_limit_of_every_control_group_counts(tmp_path, monkeypatch, line, folder, name):
+def test_the_limit_of_every_control_group_counts_less_what_it_uses(
+    tmp_path, monkeypatch, line, folder, limits, usage, total
+):
     mounted = write_groups(tmp_path, monkeypatch, line)
     for path, limit in (("", "max"), ("a", "4096"), ("a/b", "8192"), ("other", "1")):
         group = mounted / folder / path
         group.mkdir(parents=True, exist_ok=True)
-        (group / name).write_text(f"{limit}\n")
+        (group / f"memory.{limits}").write_text(f"{limit}\n")
     assert resources.memory_limit() == 4096
-    (mounted / folder / "a/b" / name).write_text("2048")
-    assert resources.memory_limit() == 2048
-
-
-@pytest.mark.parametrize(("controllers", "total"), [("", ""), ("memory", "total_")])
-def test_what_files_have_in_the_cache_of_a_control_group_is_free(tmp_path, monkeypatch, controllers, total):
-    group = write_groups(tmp_path, monkeypatch, f"5:{controllers}:/a") / controllers / "a"
-    group.mkdir(parents=True)
-    limits, usage = ("limit_in_bytes", "usage_in_bytes") if controllers else ("max", "current")
-    (group / f"memory.{limits}").write_text("1000\n")
+    group = mounted / folder / "a/b"
+    (group / f"memory.{limits}").write_text("1000")
     (group / f"memory.{usage}").write_text("700\n")
     (group / "memory.stat").write_text(f"anon 200\n{total}inactive_file 300\n{total}active_file 150\nfile 460\n")
-    assert resources.memory_limit() == 1000 and resources.free_memory() == 750
+    assert resources.memory_limit() == 1000 and resources.free_memory() == 750  # what files have in the cache is free
 
 
 def test_a_limit_of_the_process_itself_counts():

@@ -49,10 +49,6 @@ def damage(home, run_id, file=publications.DATABASE_FILE):
     flip_bit(home.publications / run_id / file)
 
 
-def test_nothing_is_repaired_in_a_sound_home(published):
-    assert repair(published) == [] and is_current(published, "third")
-
-
 @pytest.mark.parametrize("run_id", RUNS)
 def test_a_manifest_is_restored_from_the_warehouse(published, run_id):
     before = (published.publications / run_id / "manifest.json").read_bytes()
