@@ -10,7 +10,7 @@ from oneclass.models.registry import MODELS
 from oneclass.tasks.publish.choice import choose_companion
 from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.recommend import load
-from oneclass.tasks.recommend.companion import describe_items, has_like
+from oneclass.tasks.recommend.companion import has_like
 from oneclass.tasks.recommend.like_calibration import Calibrations, LikeCalibration
 from oneclass.tasks.stores import fits, matrices, warehouse
 from oneclass.tasks.stores.home import Home
@@ -94,21 +94,6 @@ def test_likes_are_published_as_calibrated(published):
     assert raw["explicit_like_mean"].null_count() == len(raw)
     np.testing.assert_allclose(calibrated["explicit_like_mean"], np.minimum(2 * mean, 1), atol=1e-6)
     assert (calibrated["explicit_like_sd"] > 0).all()
-
-
-def test_a_model_that_is_not_asked_is_explained_by_the_nearest_items(published):
-    home, _ = published
-    shop = load(home.root, home.dataset)
-    history, rows = shop._histories[:4], np.arange(4, dtype=np.int32)
-    items = np.tile(np.arange(6, dtype=np.int32), (4, 1))
-    weighing = MODELS["mrf_dense"].load(fits.fit_folder(home, "mrf_dense", find_digest(home, "mrf_dense")))
-    found, asked = (
-        describe_items(weighing, shop.companion, history, rows, items, explain=explain).because
-        for explain in (False, True)
-    )
-    nearest = describe_items(shop.fitted, shop.companion, history, rows, items).because  # of popularity
-    np.testing.assert_array_equal(found, nearest)
-    assert not np.array_equal(asked, nearest)
 
 
 def test_requests_answer_as_the_files_say(published):

@@ -102,13 +102,6 @@ def test_a_history_that_is_given_is_in_its_order(shop):
     assert len(shop.recommend([], n=3)) == 3 and len(shop.similar_items("i1", n=3)) == 3
 
 
-def test_users_of_the_logs_are_answered_alike_one_by_one_and_together(shop):
-    users = [f"u{number}" for number in range(60)]
-    many = shop.recommend_many(pl.DataFrame({"user_id": users}), n=5)
-    for user in users:
-        assert many.filter(pl.col("user_id") == user).drop("user_id", "rank").equals(shop.recommend_for(user, n=5))
-
-
 def test_an_explanation_weighs_as_the_recommendations_do(published, shop):
     home, order = published
     for user in ("u7", "u8"):
