@@ -106,15 +106,6 @@ def test_a_fault_raises_an_alarm(tonight, kind):
     assert all(result.success for result in results)  # the night stands
 
 
-def test_one_user_is_told_of_before_anything_is_usual(tonight):
-    connection, log, day = tonight
-    connection.execute("delete from operations.nights where run_id not in ('n0', 'n1')")
-    broken = FAULTS["half of the events from one user"](log, np.random.default_rng(0))
-    assert "share of one user 0." in record_night(connection, "tonight", day, broken, 99)
-    few = broken.take(np.arange(20))
-    assert record_night(connection, "small", day + timedelta(days=1), few, 100) == ""
-
-
 def test_ids_that_are_all_new_are_beyond_belief(tonight):
     connection, log, day = tonight
     record_night(connection, "tonight", day, type(log)(**{**vars(log), "user": log.user + 10**6}), 99)

@@ -166,13 +166,6 @@ def test_a_blend_needs_a_gain_of_more_than_its_error(gain, gain_in_s, worth):
     assert is_worth_blending(Comparison(gain, 0.01, 0.3, 100), Comparison(gain_in_s, 0.01, 0.3, 100)) is worth
 
 
-def test_the_first_ones_by_themselves_are_asked(home, digest, monkeypatch):
-    monkeypatch.setattr(stage, "MAX_CANDIDATES", 2)
-    of = fit_components(home, digest, nothing=HalfSettings(), half=HalfSettings(), other_half=HalfSettings(first=30))
-    found, _ = fit_blend(home, digest, **of)
-    assert {one.model for one in found.components} == {"half", "other_half"}
-
-
 def test_on_a_given_split_it_is_weighed_on_edges_cut_from_the_training_part(home, digest):
     digest = split(home, "run", SplitPlan(SplitSettings(), ["given"], seed=1, given_files=([1], [2]))).digests["given"]
     of = two_halves(home, digest)

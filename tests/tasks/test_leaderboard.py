@@ -71,19 +71,6 @@ def test_a_mean_rank_is_below_guesses_where_the_corrected_test_says_so():
         assert {row.model for row in rows if row.weaknesses} == marked
 
 
-def test_the_table_marks_the_model_and_says_why_below():
-    def shown(rows):
-        return leaderboard.format_markdown(rows, "Evaluation")
-
-    lines = shown(with_weaknesses(make_table())).splitlines()
-    marked = [line for line in lines if "(!)" in line and "0.8500" in line]
-    assert len(marked) == 1 and "wmf (!)" in marked[0]
-    assert [line.removeprefix("- ") for line in lines if line.removeprefix("- ").startswith("(!)")] == [
-        f"(!) {sentence}." for sentence in SENTENCES
-    ]
-    assert "(!)" not in shown(with_weaknesses(make_table({"mrf_dense": {"score": (0.4, 0.9)}})))
-
-
 def test_the_report_alarms_and_marks_the_rows():
     rows = leaderboard.group_by_protocol(with_weaknesses(make_table()))
     found = collect_warnings({"events": 9, "rejects": 0}, rows)

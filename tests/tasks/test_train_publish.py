@@ -21,7 +21,7 @@ from oneclass.tasks.publish.choice import ChosenModel, choose_model
 from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import SplitPlan, split
-from oneclass.tasks.stores import matrices, warehouse
+from oneclass.tasks.stores import fits, matrices, warehouse
 from oneclass.tasks.train import FitPlan, submit_fits, train
 from tests.conftest import home_in, query_rows, two_tastes
 from tests.tasks.conftest import publish_fit, train_model
@@ -201,22 +201,15 @@ def tables_of(folder):
 if find_spec("torch") is None:  # which takes seconds to load
     pytest.skip("the extra neural is not installed", allow_module_level=True)
 
-SETTINGS = MultDAE.Settings(epochs=6, batch_users=10, learning_rate=0.02, hidden=6)
-
-
-def load_saved_fit(home, digests):
-    return train_model(
-        home, digests["strong_generalization"], "mult_dae", SETTINGS, protocol="strong_generalization", seed=2
-    )
-
 
 @pytest.mark.slow
 def test_the_validation_users_are_watched(home, digests):
-    kept = MultDAE.load(home.models / "mult_dae" / load_saved_fit(home, digests).digest)
-    read = matrices.load_split(home, digests["strong_generalization"])
+    settings = MultDAE.Settings(epochs=6, batch_users=10, learning_rate=0.02, hidden=6)
+    digest = digests["strong_generalization"]
+    fit = train_model(home, digest, "mult_dae", settings, protocol="strong_generalization", seed=2)
+    kept, read = fits.load_fit(home, "mult_dae", fit.digest), matrices.load_split(home, digest)
     part = read.parts["validation"]
-    expected = MultDAE(SETTINGS, seed=2).fit(
-        read.train, FitOptions(validation=ValidationUsers(part.histories, part.targets))
-    )
+    watched = FitOptions(validation=ValidationUsers(part.histories, part.targets))
+    expected = MultDAE(settings, seed=2).fit(read.train, watched)
     np.testing.assert_array_equal(kept.scores(part.histories), expected.scores(part.histories))
     assert kept.best_epoch == expected.best_epoch

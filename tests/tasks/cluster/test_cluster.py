@@ -8,30 +8,18 @@ import signal
 import subprocess
 import sys
 import time
-from datetime import UTC, date, datetime, timedelta
 
 import dask
 import numpy as np
 import psutil
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 from distributed import Client, Security
 from distributed.comm import connect
 
-from oneclass.models.registry import MODELS
-from oneclass.tasks.binarize.settings import BinarizeSettings
-from oneclass.tasks.binarize.stage import binarize
 from oneclass.tasks.cluster import dask as dask_executor
 from oneclass.tasks.cluster import open_executor
 from oneclass.tasks.errors import ClusterUnavailable, InputError, OneclassError
-from oneclass.tasks.split.settings import SplitSettings
-from oneclass.tasks.split.stage import SplitPlan, split
-from oneclass.tasks.stores import resources, warehouse
-from oneclass.tasks.tuning.auto import SearchRequest, tune
-from tests.conftest import two_tastes
+from oneclass.tasks.stores import resources
 from tests.tasks.cluster import calls
 from tests.tasks.cluster.conftest import ROOT, start_cluster
 
@@ -109,15 +97,6 @@ def other_source(folder):
     return folder
 
 
-def test_a_worker_of_other_source_is_refused_by_name(own_cluster, home, tmp_path):
-    own_cluster.worker(source=other_source(tmp_path / "other"))
-    with (
-        pytest.raises(InputError, match=r"worker tcp://[\d.:]+ cannot be used: it has oneclass's source"),
-        open_cluster(own_cluster, home),
-    ):
-        pass
-
-
 def test_a_worker_that_does_not_see_the_home_or_has_another_version_says_so(home):
     versions = dask_executor.find_versions()
     said = f"it does not see {home.folder}: mount the home there under the same path"
@@ -138,12 +117,17 @@ def test_a_call_on_a_worker_that_came_late_with_another_source_ends_the_run(own_
             pending.result()
 
 
-def test_a_worker_with_several_threads_of_dask_is_refused(own_cluster, home):
-    own_cluster.worker("--nthreads", "2")
-    with (
-        pytest.raises(InputError, match="has 2 Dask threads; start it with --nthreads 1"),
-        open_cluster(own_cluster, home),
-    ):
+@pytest.mark.parametrize("which", ["other source", "two threads", "none"])
+def test_a_cluster_whose_workers_cannot_be_used_is_refused(own_cluster, home, tmp_path, monkeypatch, which):
+    monkeypatch.setattr(dask_executor, "CONNECT_SECONDS", 1.0)
+    message = "the scheduler has no worker"
+    if which == "other source":
+        own_cluster.worker(source=other_source(tmp_path / "other"))
+        message = r"worker tcp://[\d.:]+ cannot be used: it has oneclass's source"
+    if which == "two threads":
+        own_cluster.worker("--nthreads", "2")
+        message = "has 2 Dask threads; start it with --nthreads 1"
+    with pytest.raises(InputError, match=message), open_cluster(own_cluster, home):
         pass
 
 
@@ -185,39 +169,12 @@ def test_the_workers_of_a_run_end_with_it_however_it_ends(home):
         time.sleep(0.1)
 
 
-def test_a_search_on_a_worker_finds_what_it_finds_here(cluster, home):
-    two_tastes(home)
-    binarize(home, BinarizeSettings(), "a")
-    digests = split(home, "a", SplitPlan(SplitSettings(), ["leave_one_out"], seed=1)).digests
-    models = {name: MODELS[name].Settings() for name in ("slim", "mrf_dense")}
-    request = SearchRequest("always", day=date(2026, 1, 2))
-    asked = {"protocol": "leave_one_out", "digests": digests, "models": models, "request": request, "seed": 3}
-    here = tune(home, "a", **asked)
-    with open_cluster(cluster, home) as executor:
-        assert tune(home, "b", **asked, executor=executor) == here
-    with warehouse.open_warehouse(home, read_only=True) as connection:
-        of = (
-            "select model, reason, reached, trials from operations.model_settings where run_id = ? and origin = "
-            "'search'"
-        )
-        found = [connection.execute(f"{of} order by all", [run_id]).fetchall() for run_id in ("a", "b")]
-    assert found[0] == found[1] and {row[0] for row in found[0]} == set(models)
-
-
 @pytest.fixture
 def certificates(tmp_path, monkeypatch):
     """A certificate that vouches for itself, named to Dask as its configuration wants, here and in every process."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "a cluster")])
-    now = datetime.now(UTC)
-    made = (
-        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number(), now, now + timedelta(1))
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    pem, plain = serialization.Encoding.PEM, serialization.NoEncryption()
-    (tmp_path / "cert.pem").write_bytes(made.public_bytes(pem))
-    (tmp_path / "key.pem").write_bytes(key.private_bytes(pem, serialization.PrivateFormat.PKCS8, plain))
+    made = Security.temporary()
+    (tmp_path / "cert.pem").write_text(made.tls_ca_file)
+    (tmp_path / "key.pem").write_text(made.tls_client_key)
     named = {"ca-file": tmp_path / "cert.pem"}
     for role in ("scheduler", "worker", "client"):
         named |= {f"{role}.cert": tmp_path / "cert.pem", f"{role}.key": tmp_path / "key.pem"}
@@ -249,12 +206,6 @@ def test_a_cluster_that_speaks_tls_is_used_where_there_are_certificates(certific
 def test_a_cluster_that_cannot_be_used_is_refused(home, monkeypatch, address, message):
     monkeypatch.setattr(dask_executor, "CONNECT_SECONDS", 1.0)
     with pytest.raises(InputError, match=message), open_executor(address, home):
-        pass
-
-
-def test_a_scheduler_without_workers_is_refused(own_cluster, home, monkeypatch):
-    monkeypatch.setattr(dask_executor, "CONNECT_SECONDS", 1.0)
-    with pytest.raises(InputError, match="the scheduler has no worker"), open_cluster(own_cluster, home):
         pass
 
 

@@ -12,7 +12,6 @@ from oneclass.models import memory_estimates, registry
 from oneclass.models.base import Model
 from oneclass.models.evaluation.ranking import CannotRank
 from oneclass.models.negatives.distributions import AllZeros
-from oneclass.models.numerics.sequential_histories import with_recency_ranks
 from oneclass.models.popularity import Popularity
 from oneclass.models.settings import ModelSettings
 from oneclass.tasks.errors import OneclassError
@@ -216,36 +215,12 @@ def test_popularity_is_no_worse_than_guessing_where_most_items_have_one_like_or_
 
 @pytest.fixture
 def split():
-    """Training users, every third of whom is no test user, and unseen ones in the validation part; with orders and
-    negatives.
-    """
+    """Training users, every third of whom is no test user."""
     marks = np.random.default_rng(4).random((30, 12))
-    train, targets, negatives = (
-        csr_matrix((kind).astype(np.float32)) for kind in (marks < 0.4, marks > 0.8, (marks > 0.6) & (marks < 0.7))
-    )
-    places = np.arange(train.nnz, dtype=np.int32)[::-1].copy()
-    train_rows = np.flatnonzero(np.arange(30) % 3).astype(np.int32)
-    unseen = Part(with_recency_ranks(train[:9], places[: train.indptr[9]]), targets[:9], np.arange(9, dtype=np.int32))
-    part = Part(train[train_rows], targets[train_rows], train_rows + 100, train_rows, negatives[train_rows])
+    train, targets = to_csr(marks < 0.4), to_csr(marks > 0.8)
+    rows = np.flatnonzero(np.arange(30) % 3).astype(np.int32)
     numbers = [np.arange(size, dtype=np.int32) for size in train.shape]
-    return SplitMatrices("leave_one_out", train, *numbers, {"test": part, "validation": unseen}, recency_ranks=places)
-
-
-def test_some_users_of_a_part_are_the_rows_of_the_whole_part(split, home):
-    digest = matrices.store_split(home, split)
-    whole, without = matrices.load_split(home, digest), matrices.load_split(home, digest, histories=False)
-    assert without.parts["test"].stored_histories is None
-    for name, part in whole.parts.items():
-        some, expected = without.users_of(name, 4, 11), range(4, min(11, len(part.users)))
-        for kind in ("histories", "targets", "explicit_negatives"):
-            of_part, found = getattr(part, kind), getattr(some, kind)
-            if of_part is None:
-                assert found is None
-            else:
-                assert (found != of_part[list(expected)]).nnz == 0 and found.shape[0] == len(expected)
-        assert some.histories.recency_ranks.tolist() == part.histories[list(expected)].recency_ranks.tolist()
-        assert some.users.tolist() == part.users[4:11].tolist()
-        assert some.rows is None if part.rows is None else some.rows.tolist() == part.rows[4:11].tolist()
+    return SplitMatrices("given", train, *numbers, {"test": Part(train[rows], targets[rows], rows + 100, rows)})
 
 
 def test_of_the_calls_after_one_that_fails_none_is_waited_for_and_the_user_is_named(split, home, monkeypatch):
@@ -265,11 +240,8 @@ def test_of_the_calls_after_one_that_fails_none_is_waited_for_and_the_user_is_na
             return scores
 
     monkeypatch.setitem(registry.MODELS, "odd", Odd)
-    split = replace(split, protocol="given", parts={"test": split.parts["test"]})
-    digest = matrices.store_split(home, split)
-    for model in (Odd, Popularity):
-        fits.store_fit(home, model().fit(split.train), "digest", key="k", matrices="m", seconds=1, peak_bytes=1)
-    found = evaluate(home, "run", "given", [(digest, {"odd": "digest", "popularity": "digest"})])
+    digest, fitted = store_split(home, split, Odd, Popularity)
+    found = evaluate(home, "run", "given", [(digest, fitted)])
     user = split.parts["test"].users[12]
     assert found.failed == {"odd": f"odd, score 'score', user_index {user}: a score is NaN; its items cannot be ranked"}
     assert len(asked) == 3

@@ -44,17 +44,10 @@ def split_once(tmp_path_factory):
     return home, split(home, "r0", SplitPlan(SplitSettings(), ["leave_one_out"], seed=1)).digests
 
 
-@pytest.fixture(scope="module")
-def after_r1(split_once, tmp_path_factory):
-    """The same after the run r1."""
-    home = copy_of(split_once[0], tmp_path_factory.mktemp("r1") / "var")
-    evaluate_fits(home, split_once[1], "r1")
-    return home
-
-
 @pytest.fixture
 def home(split_once, tmp_path):
-    return copy_of(split_once[0], tmp_path / "var")
+    home = split_once[0]
+    return Home(shutil.copytree(home.root, tmp_path / "var", symlinks=True), home.dataset, home.limits)
 
 
 @pytest.fixture
@@ -69,10 +62,6 @@ def judged(monkeypatch):
 def run(home, split_once, judged):
     """Evaluate as a run of a name does."""
     return partial(evaluate_fits, home, split_once[1])
-
-
-def copy_of(home, folder):
-    return Home(shutil.copytree(home.root, folder, symlinks=True), home.dataset, home.limits)
 
 
 def evaluate_fits(home, digests, name, models=("popularity", "random_graph"), **settings):
@@ -114,18 +103,18 @@ def test_other_fits_or_another_order_are_judged_anew(run, judged):
     assert len(judged) == 6
 
 
-@pytest.mark.parametrize("table", OF_RUN)
-def test_rows_that_changed_or_went_are_not_taken(after_r1, split_once, judged, tmp_path, table, caplog):
-    home = copy_of(after_r1, tmp_path / "copied")
-    run = partial(evaluate_fits, home, split_once[1])
+def test_rows_that_changed_or_went_are_not_taken(home, run, judged, caplog):
+    run("r1")
     true = load_tables(home, "r1")
-    execute_statement(home, f"delete from evaluation.{table} where rowid = (select min(rowid) from evaluation.{table})")
-    run("r2")
-    assert judged == ["popularity", "random_graph"] and load_tables(home, "r2") == true
-    assert "the evaluation by run r1 changed since; made anew" in caplog.text
-    execute_statement(home, f"delete from evaluation.{table} where run_id = 'r1'")
-    run("r3")  # that of r2 stands
-    assert len(judged) == 2 and load_tables(home, "r3") == true
+    for number, table in enumerate(OF_RUN, 2):
+        whole = f"evaluation.{table}"
+        of_last = f"select min(rowid) from {whole} where run_id = 'r{number - 1}'"
+        execute_statement(home, f"delete from {whole} where rowid = ({of_last})")
+        judged.clear()
+        caplog.clear()
+        run(f"r{number}")
+        assert judged == ["popularity", "random_graph"] and load_tables(home, f"r{number}") == true
+        assert f"the evaluation by run r{number - 1} changed since; made anew" in caplog.text
 
 
 def test_an_evaluation_without_one_of_its_models_is_made_again(run, judged, monkeypatch):

@@ -1,15 +1,12 @@
 """What is said of considered pairs, against the same pair by pair, and the rows that it becomes."""
 
-from dataclasses import replace
-
-import duckdb
 import numpy as np
+import polars as pl
 import pytest
 from scipy.sparse import csr_matrix
 
 from oneclass.models.evaluation.calibration import calibration_error, evaluate_probabilities, smoothed_like_rates
 from oneclass.models.generator.density_ratio import GroundTruth
-from oneclass.models.popularity import Popularity
 from oneclass.models.random_graph.model import RandomGraph, RandomGraphSettings
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
@@ -25,6 +22,7 @@ from oneclass.tasks.split.stage import split as split_stage
 from oneclass.tasks.stores import matrices
 from oneclass.tasks.stores.home import Home, Limits
 from oneclass.tasks.stores.matrices import Part, SplitMatrices
+from tests.conftest import load_ids
 
 USERS, ITEMS = 40, 30
 
@@ -92,17 +90,6 @@ def test_every_held_out_pair_is_judged_once(split, model, monkeypatch):
     assert popular == pytest.approx(evaluate_probabilities(shares[items], liked)["considered_log_loss"].value)
 
 
-def test_nothing_is_judged_where_nothing_was_kept_or_there_is_no_like(split, model):
-    part = split.parts["test"]
-    for negatives in (None, csr_matrix((USERS, ITEMS), dtype=np.float32)):
-        without = replace(split, parts={"test": replace(part, explicit_negatives=negatives)})
-        assert (
-            not explicit_negatives.has_both_classes(without.parts["test"])
-            and explicit_negatives.evaluate_popularity_baseline([without]) is None
-        )
-    assert explicit_negatives.score_explicit_pairs(Popularity().fit(split.train), part, None) is None
-
-
 DEMO = DemoSettings(users=300, items=200, likes=9_000)
 
 
@@ -133,27 +120,16 @@ def truth(home, whole):
 
 def test_the_truth_stands_in_the_order_of_the_split(home, whole, truth):
     """Coins of the likes, and degrees in the hidden graph, by the ids that the log gave."""
-    with duckdb.connect(str(home.warehouse), read_only=True) as connection:
-        query = "select distinct user_index, user_id::int from curated.interactions"
-        users = dict(connection.execute(query).fetchall())
-        query = "select distinct item_index, item_id::int from curated.interactions"
-        items = dict(connection.execute(query).fetchall())
-        edges = connection.execute(
-            'select "user", item, probability from read_parquet(?)', [str(home.truth / "edges.parquet")]
-        ).fetchall()
-    coins = {(user, item): probability for user, item, probability in edges}
-    found = truth.coins(np.arange(20))
-    checked = 0
-    for row in range(20):
-        for column in range(len(whole.items)):
-            pair = users[whole.users[row]], items[whole.items[column]]
-            if pair in coins:
-                assert found[row, column] == pytest.approx(coins[pair], abs=1e-5)
-                checked += 1
-    assert checked > 100
-    degrees = np.bincount([user for user, _, _ in edges], minlength=DEMO.users + 1)
-    order = np.argsort(truth.user_odds)
-    assert (np.diff(degrees[[users[whole.users[row]] for row in order]]) >= 0).all()
+    users, items = ({at: int(own) for at, own in load_ids(home, side).items()} for side in ("user", "item"))
+    edges = pl.read_parquet(home.truth / "edges.parquet")
+    columns = {items[index]: column for column, index in enumerate(whole.items)}
+    coins, row_of = truth.coins(np.arange(20)), {users[whole.users[row]]: row for row in range(20)}
+    known = edges.filter(pl.col("user").is_in(row_of), pl.col("item").is_in(columns))
+    found = [coins[row_of[user], columns[item]] for user, item in known.select("user", "item").iter_rows()]
+    assert found == pytest.approx(known["probability"].to_list(), abs=1e-5) and len(found) > 100
+    degrees = dict(edges.group_by("user").len().iter_rows())
+    by_odds = [degrees[users[whole.users[row]]] for row in np.argsort(truth.user_odds)]
+    assert by_odds == sorted(by_odds)
 
 
 def test_the_sample_comes_true_at_the_true_ratio(whole, truth):

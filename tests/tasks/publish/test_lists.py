@@ -125,12 +125,6 @@ def test_a_log_without_times_has_popular_items_only(home, log_events):
     assert [(row["item_id"], row["users"]) for row in found["popular", None]] == [(f"i{i}", 9 - i) for i in range(9)]
 
 
-def test_a_window_longer_than_the_log_has_no_trends_and_nothing_new(home, log_events):
-    log_events(draw_events(1))
-    binarize(home, BinarizeSettings(), "run")
-    assert store_lists(home, windows=(60,)).keys() == {("popular", 60)}
-
-
 def test_categories_have_lists_of_their_own(home, tmp_path):
     """i0 and i2 are in `a`, i1 and i2 in `b`, the department of i1 is `c`; i3 has no category."""
     table = "item_id,department,genres\ni0,,a\ni1,c,b\ni2,,a| b\ni3,,\n"
