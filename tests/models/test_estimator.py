@@ -26,13 +26,6 @@ def test_an_unknown_parameter_is_refused_with_the_closest_and_all_of_the_models(
         WMF().set_params(qqqq=1)
 
 
-def test_a_value_out_of_range_is_refused():
-    with pytest.raises(ValueError, match="factors"):
-        WMF(factors=0)
-    with pytest.raises(ValueError, match="factors"):
-        WMF().set_params(factors="many")
-
-
 def test_settings_of_another_model_or_in_both_forms_are_refused():
     with pytest.raises(TypeError, match="SLIMSettings; give WMFSettings"):
         WMF(SLIM.Settings())

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from oneclass.models.fit_options import FitOptions, Start, ValidationUsers, sampling_seed
+from oneclass.models.fit_options import FitOptions, Start, sampling_seed
 from oneclass.models.registry import MODELS
 from tests.models.block_fits import shorten_phases
 from tests.models.test_contract import unless_its_extra_is_absent
@@ -147,13 +147,6 @@ def test_a_start_that_does_not_go_with_the_model_or_the_matrix_is_refused(long_t
         with pytest.raises(ValueError, match=expected):
             model.fit(long_tailed, FitOptions(start=place))
         assert not hasattr(model, "item_degrees")  # refused before anything was learned
-
-
-@pytest.mark.parametrize("shapes", [((5, 120), (6, 120)), ((5, 119), (5, 119)), ((5, 120), (5, 119))])
-def test_validation_users_of_another_shape_are_refused(long_tailed, shapes):
-    users = ValidationUsers(*(csr_matrix(shape, dtype=np.float32) for shape in shapes))
-    with pytest.raises(ValueError, match="120 columns"):
-        MODELS["popularity"]().fit(long_tailed, FitOptions(validation=users))
 
 
 @pytest.mark.parametrize("name", ["wmf", "paired_symbols", "random_graph"])

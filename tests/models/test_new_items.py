@@ -61,19 +61,6 @@ def test_new_items_of_ones_own_group_outrank_the_others(name, known, fitted, lik
 
 
 @every_model
-def test_new_and_known_items_share_a_scale(name, fitted, likes):
-    """A new item with the attributes of a group lies among the group's items that a user has not seen."""
-    if name in IMPERSONAL:
-        pytest.skip("scores are the same for every user")
-    model = fitted(name)
-    known, new = model.scores(likes), score_new_items(model, likes, fold_in_items(model, COLOURS[COLD[:2]]))
-    for user in range(20):
-        same = known[user, (np.arange(40) % 2 == user % 2) & (likes[[user]].toarray()[0] == 0)]
-        other = known[user, np.arange(40) % 2 != user % 2]
-        assert other.mean() < new[user, user % 2] < same.max() + (same.max() - other.mean())
-
-
-@every_model
 def test_saved_models_know_the_attributes(name, fitted, likes, tmp_path):
     fitted(name).save(tmp_path)
     loaded = MODELS[name].load(tmp_path)

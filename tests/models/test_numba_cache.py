@@ -102,17 +102,6 @@ def test_an_edited_helper_in_another_file_recompiles_the_kernels_that_call_it(ch
     assert run_checkout(checkout, **cache) == [{"first": 35, "second": 15}, {"first": 0, "second": 0}]
 
 
-@pytest.mark.parametrize("damage", [lambda whole: b"", lambda whole: whole[: len(whole) // 2], flip_bit])
-def test_a_damaged_file_is_not_read(tmp_path, damage):
-    cache = caching.IndexDataCacheFile(str(tmp_path), "kernel", "stamp")
-    cache.save("a", "code of a")
-    (file,) = tmp_path.iterdir()
-    file.write_bytes(damage(file.read_bytes()))
-    assert cache.load("a") is None
-    cache.save("a", "new code of a")
-    assert cache.load("a") == "new code of a"
-
-
 def test_what_one_process_compiles_others_read_and_damage_is_made_good(checkout, tmp_path):
     cache = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
     with ThreadPoolExecutor(3) as pool:
@@ -123,14 +112,6 @@ def test_what_one_process_compiles_others_read_and_damage_is_made_good(checkout,
     file.write_bytes(flip_bit(file.read_bytes()))
     assert run_checkout(checkout, **cache) == [{"first": 21, "second": 11}, {"first": 0, "second": 1}]
     assert run_checkout(checkout, **cache) == [{"first": 21, "second": 11}, {"first": 1, "second": 1}]
-
-
-def test_a_folder_of_the_users_own_is_used(checkout, tmp_path):
-    run_checkout(checkout, NUMBA_CACHE_DIR=str(tmp_path / "mine"), XDG_CACHE_HOME=str(tmp_path / "cache"))
-    (folder,) = (tmp_path / "mine").iterdir()
-    kept = {file.name.split("-")[1].partition(".py")[0] for file in folder.glob("*.nbc")}
-    assert kept == {"first.kernels.4", "second.kernels.3"}
-    assert not (tmp_path / "cache").exists()
 
 
 def test_a_cache_that_cannot_be_written_to_stops_nothing(checkout, tmp_path):
@@ -151,19 +132,6 @@ def test_every_kernel_of_the_models_has_a_place_of_its_own():
     assert len({cache._impl.filename_base for cache in kept}) == len(kept) > 20
 
 
-def test_signatures_compiled_at_once_keep_machine_code_of_their_own(tmp_path):
-    for attempt in range(30):
-        name = f"kernel-{attempt}"
-
-        def save(key, name=name):
-            caching.IndexDataCacheFile(str(tmp_path), name, "stamp").save(key, f"code of {key}")
-
-        with ThreadPoolExecutor(4) as pool:
-            list(pool.map(save, "abcd"))
-        kept = caching.IndexDataCacheFile(str(tmp_path), name, "stamp")
-        assert [kept.load(key) for key in "abcd"] == [f"code of {key}" for key in "abcd"]
-
-
 def test_a_kill_while_saving_leaves_the_machine_code_that_was_there(tmp_path, monkeypatch):
     def kill(*_):
         raise KeyboardInterrupt
@@ -176,19 +144,6 @@ def test_a_kill_while_saving_leaves_the_machine_code_that_was_there(tmp_path, mo
             with pytest.raises(KeyboardInterrupt):
                 cache.save(key, "new code")
     assert cache.load("a") == "code of a" and cache.load("b") is None
-
-
-def test_machine_code_of_another_source_is_not_read(tmp_path):
-    cache = caching.IndexDataCacheFile(str(tmp_path), "kernel", "stamp")
-    cache.save("a", "code of a")
-    assert caching.IndexDataCacheFile(str(tmp_path), "kernel", "another").load("a") is None
-
-
-def test_other_libraries_kernels_stay_where_numba_puts_them(tmp_path):
-    file = tmp_path / "theirs.py"
-    file.write_text("import numba\n")
-    assert numba_cache.ModelsLocator.from_function(lambda: None, str(file)) is None
-    assert numba_cache.ModelsLocator.from_function(lambda: None, "<ipython-input-1>") is None
 
 
 def list_modules():

@@ -79,11 +79,6 @@ def test_histories_without_an_order_are_refused(name, long_tailed):
     assert np.isfinite(model.similar_items(np.arange(3), 4)[1]).all()
 
 
-def test_the_exponent_changes_no_fit(long_tailed):
-    plain, weighing = fit_model("mrf_sparse", long_tailed), fit_model("mrf_sparse", long_tailed, recency_exponent=2.0)
-    assert plain.weights.data.tobytes() == weighing.weights.data.tobytes()
-
-
 def test_members_of_a_blend_weigh_each_by_its_own_exponent(long_tailed, tmp_path):
     components = [
         {"model": "mrf_dense", "settings": FITTED["mrf_dense"] | {"recency_exponent": 0.6}},

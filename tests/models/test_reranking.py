@@ -144,15 +144,3 @@ def test_constraints_hold_lists_are_full_and_similarity_falls():
             is_pinned = np.isin(listed, constraints.pinned)
             assert listed[is_pinned].tolist() == [item for item in plain[user] if item in constraints.pinned]
             assert (np.diff(best[user][: len(listed)][~is_pinned]) <= 0).all() and is_pinned[: is_pinned.sum()].all()
-
-
-def test_without_constraints_the_picks_are_those_of_rerank():
-    (scores, *_), vectors = draw_arguments(3)
-    none = np.empty(0, dtype=np.int32)
-    free = Constraints(np.ones((1, ITEMS), dtype=bool), None, none, np.zeros(ITEMS + 1, dtype=np.int64), none, none)
-    nobody = np.zeros(USERS + 1, dtype=np.int64), none, np.zeros(USERS, dtype=np.int32)
-    ids, best = select_diverse_items(scores, *nobody, free, N, vectors=vectors, strength=0.5)
-    order = np.argsort(-scores, axis=1)[:, : 5 * N].astype(np.int32)
-    picks = rerank(order, np.take_along_axis(scores, order, 1), vectors, N, strength=0.5)[:, :N]
-    assert (ids == np.take_along_axis(order, np.sort(picks, axis=1), 1)).all()
-    assert (best == np.take_along_axis(scores, ids.astype(np.int64), 1)).all()

@@ -55,12 +55,6 @@ def test_each_kind_is_encoded_as_stated():
     assert [rows["c"][name] for name in accents] == pytest.approx([1 / math.sqrt(2)] * 2)
 
 
-def test_missing_cells_are_zero():
-    rows = encode_dense(FeatureEncoder.fit(make_shop(), KINDS), make_shop())
-    assert not any(rows["b"].values())
-    assert rows["d"]["price"] == 0 and sum(value != 0 for value in rows["d"].values()) == 2
-
-
 def test_each_cell_weighs_as_much_as_any_other():
     rng = np.random.default_rng(0)
     frame = pl.DataFrame(
@@ -76,17 +70,6 @@ def test_each_cell_weighs_as_much_as_any_other():
         squares = np.asarray(features.multiply(features).sum(axis=1)).ravel()
         assert squares.mean() == pytest.approx(1, abs=0.02)  # numbers are cut at three deviations
         assert kind == "number" or squares == pytest.approx(1, abs=1e-6)
-
-
-def test_features_do_not_depend_on_the_order_of_rows():
-    rng = np.random.default_rng(1)
-    frame = pl.DataFrame({"brand": rng.choice(list("abc"), 97), "price": rng.lognormal(size=97)})
-    order = rng.permutation(97)
-    encoder, other = (
-        FeatureEncoder.fit(table, {"brand": "category", "price": "number"}) for table in (frame, frame[order])
-    )
-    assert encoder == other
-    assert (encoder.encode(frame)[order] != other.encode(frame[order])).nnz == 0
 
 
 def test_new_rows_are_encoded_with_the_values_of_the_fit():

@@ -84,25 +84,12 @@ def to_dense(interactions, values=None):
     return rows.toarray().astype(float)
 
 
-@pytest.mark.slow
 @every_model
 def test_the_loss_agrees_with_the_papers_in_float64(name, steps, long_tailed):
     made, batch, weights = steps(name)
     inputs, noise = to_dense(long_tailed, batch.values.numpy()), batch.noise.numpy()
     expected = naive_loss(name, weights, to_dense(long_tailed) > 0, inputs, USERS, noise, beta=0.7)  # min(.7, 3 / 4)
     assert made.loss(made.tensors, batch).item() == pytest.approx(expected, rel=1e-6)
-
-
-@every_model
-def test_gradients_agree_with_finite_differences(name, steps, long_tailed, torch):
-    made, batch, _ = steps(name)
-    made.loss(made.tensors, batch).backward()
-    rng = np.random.default_rng(2)
-    for key, tensor in made.tensors.items():
-        along = torch.from_numpy(rng.normal(size=tuple(tensor.shape)))
-        moved = [{**made.tensors, key: tensor + sign * 1e-5 * along} for sign in (1, -1)]
-        up, down = (made.loss(weights, batch).item() for weights in moved)
-        assert (tensor.grad * along).sum().item() == pytest.approx((up - down) / 2e-5, rel=1e-5, abs=1e-7), key
 
 
 @every_model
@@ -243,17 +230,6 @@ def test_a_loss_that_grows_without_bound_is_reported(long_tailed):
     finite = model._loss
     model._loss = lambda weights, batch: finite(weights, batch) * np.nan
     with pytest.raises(ValueError, match="the loss is nan in epoch 1; lower learning_rate"):
-        model.fit(long_tailed)
-
-
-def test_a_step_too_large_for_the_device_names_the_settings(long_tailed, torch, monkeypatch):
-    def full(model, weights, batch):
-        raise torch.OutOfMemoryError("CUDA out of memory")
-
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    model = make_model("mult_dae")
-    monkeypatch.setattr(type(model), "_loss", full)
-    with pytest.raises(MemoryError, match="cpu: lower batch_users or hidden"):
         model.fit(long_tailed)
 
 

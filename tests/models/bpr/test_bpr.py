@@ -103,16 +103,6 @@ def test_an_epoch_agrees_with_plain_gradient_steps(long_tailed):
     np.testing.assert_allclose(state.items, items, atol=1e-4)
 
 
-def test_an_epoch_in_several_parts_still_sees_every_edge_once(long_tailed, monkeypatch):
-    monkeypatch.setattr(bpr, "SAMPLES", 700)
-    state = start_training(long_tailed)
-    assert len(state.parts) > 3
-    seen = state.parts.reshape(-1, 2)
-    covered = np.sort(np.concatenate([np.arange(first, last) for first, last in seen]))
-    np.testing.assert_array_equal(covered, np.arange(long_tailed.shape[0]))
-    assert 0.3 < state.epoch(1, 0.05, 0.01, seed=1) < 1.5
-
-
 @both
 def test_steps_on_two_threads_give_the_bits_of_one(model, long_tailed, monkeypatch):
     monkeypatch.setattr(bpr, "SHORT_EPOCH_SAMPLES", 0)  # else one thread would run them
@@ -143,25 +133,6 @@ def test_negatives_follow_their_distribution(model, liked):
     assert counts.sum() == 300 * likes[4].sum()
     assert (counts[weights == 0] == 0).all()
     assert (np.abs(counts - expected) <= 4.5 * np.sqrt(np.maximum(expected, 1))).all()
-
-
-@both
-def test_a_user_who_likes_everything_is_passed_over(model):
-    likes = np.vstack([np.ones(6), np.eye(6)]).astype(np.float32)
-    state = start_training(csr_matrix(likes), model)
-    before = state.users[0].copy()
-    state.epoch(1, 0.1, 0.01, seed=1)
-    assert 0 not in list_samples(state)[0]
-    np.testing.assert_array_equal(state.users[0], before)
-
-
-@pytest.mark.parametrize(("edges", "epochs"), [(4, 400), (6, 333), (10, 200), (200, 20)])
-def test_passes_that_are_left_to_the_log_come_to_so_many_samples(edges, epochs, monkeypatch):
-    """But to 20 and 400 passes."""
-    monkeypatch.setattr("oneclass.models.bpr.model.TARGET_STEPS", 2000)
-    likes = csr_matrix(np.ones((1, edges)))
-    assert BPRSettings().resolve(likes).epochs == epochs
-    assert BPRSettings(epochs=7).resolve(likes).epochs == 7
 
 
 def test_a_fit_makes_the_passes_that_are_left_to_the_log(long_tailed, monkeypatch):

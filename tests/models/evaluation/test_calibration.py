@@ -55,11 +55,6 @@ def test_calibration_follows_its_definition(seed, pairs):
     assert sum(one.pairs for one in found) == pairs
 
 
-def test_pairs_that_all_agree_have_no_standard_error():
-    [one] = calibration_curve(np.array([0.91, 0.92, 1.0]), np.ones(3), np.array([1.0, 2, 3]))
-    assert (one.low, one.high, one.observed, one.standard_error) == (0.9, 1, 1, None)
-
-
 def test_the_standard_error_is_that_of_repeated_samples():
     random = np.random.default_rng(1)
     weights = np.repeat([1.0, 3.0], 200)

@@ -70,18 +70,6 @@ def test_intervals_cover_the_true_value_in_95_of_100_seeds():
     assert np.std(errors["doubly_robust"]) < np.std(errors["ips"])
 
 
-def test_logged_lists_estimate_their_own_policy_without_weights():
-    impressions, _, _ = simulate_lists(1, users=False)
-    own = impressions.select("list_id", "item_id", target_propensity="propensity")
-    found = off_policy(impressions.drop("expected_reaction"), own)
-    assert found.table["estimator"].to_list() == ["ips", "snips"]
-    assert found.largest_weight == 1 and found.effective_size == pytest.approx(K * LISTS)
-    assert found.table["value"][0] == pytest.approx(found.logged_value)
-    assert found.table["standard_error"][0] == pytest.approx(
-        impressions.group_by("list_id").agg(pl.col("reaction").sum())["reaction"].std() / np.sqrt(LISTS)
-    )
-
-
 def test_reactions_can_be_a_table_of_their_own():
     impressions, target, _ = simulate_lists(2)
     reactions = impressions.filter(pl.col("reaction") == 1).select("list_id", "item_id")

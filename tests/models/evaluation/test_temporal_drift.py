@@ -44,12 +44,6 @@ def test_it_is_the_mean_difference_of_cosines_in_its_standard_errors():
     assert z == pytest.approx(np.mean(found) / (np.std(found, ddof=1) / np.sqrt(len(found))))
 
 
-@pytest.mark.slow
-def test_without_an_order_it_is_as_a_standard_normal_draw():
-    found = np.array([measure_drift(*of_lines(draw_edges(seed, users=60), 80))[0] for seed in range(100)])
-    assert abs(found.mean()) < 0.35 and 0.8 < found.std() < 1.2 and np.abs(found).max() < 4
-
-
 def test_too_few_lines_say_nothing_and_of_many_some_are_looked_at():
     lines = [np.arange(MIN_HISTORY)] * (MIN_USERS - 1)
     assert measure_drift(*of_lines(lines, MIN_HISTORY)) == (0.0, MIN_USERS - 1)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from oneclass.models.graph_filter.graph import DenseSquare, NormalizedGraph, degree_powers, top_eigenvectors
+from oneclass.models.graph_filter.graph import NormalizedGraph, top_eigenvectors
 from oneclass.models.graph_filter.model import GraphFilter
 from oneclass.models.graph_filter.settings import GraphFilterSettings
 
@@ -217,13 +217,6 @@ def test_short_histories_have_a_low_pass_that_follows_from_the_items(items, low_
     assert found.vectors == round(times * round(2 * items**0.5 * (4 / 25) ** 1.5))
 
 
-def test_between_short_and_long_histories_settings_are_between():
-    found = GraphFilterSettings().resolve(with_likes(8, 3000))
-    assert found.low_pass == pytest.approx(3 - 2 * 3 / 7)
-    assert found.low_pass_exponent == pytest.approx(0.4 - 0.3 * 3 / 7)
-    assert found.sharpening == pytest.approx(0.4 * 3 / 7)
-
-
 def graph_of(likes):
     return NormalizedGraph.of(csr_matrix(likes), 0.5, 0.5)
 
@@ -256,24 +249,3 @@ def test_directions_of_no_value_are_left_out(rank):
     values, vectors = top_eigenvectors(graph_of(likes), likes.shape, 12, 4, seed=0)
     np.testing.assert_allclose(values, np.ones(rank), rtol=1e-6)
     np.testing.assert_allclose(project_onto(vectors), np.kron(np.eye(rank), np.full((5, 5), 0.2)), atol=1e-6)
-
-
-def test_the_formed_square_is_that_of_the_graph(clustered, monkeypatch):
-    """Some rows of it at a time."""
-    monkeypatch.setattr("oneclass.models.graph_filter.graph.WIDE", 64)
-    clustered = clustered.copy()
-    clustered[3], clustered[:, 8] = 0, 0
-    dense = NormalizedGraph.of(csr_matrix(clustered), 0.35, 0.4).of_users.toarray().astype(np.float64)
-    square = DenseSquare.of(csr_matrix(clustered), 0.35, 0.4)
-    expected = dense.T @ dense
-    np.testing.assert_allclose(square.matrix, expected, rtol=2e-6, atol=1e-9)
-    block = np.random.default_rng(2).normal(size=(300, 7)).astype(np.float32)
-    np.testing.assert_allclose(square.multiply(block), expected @ block, rtol=2e-5, atol=2e-6)
-    np.testing.assert_allclose(square.sharpen(0.4), expected - 0.4 * expected @ expected, rtol=1e-4, atol=2e-6)
-    np.testing.assert_allclose(square.over(4.0).multiply(block), expected @ block / 4, rtol=2e-5, atol=2e-6)
-
-
-def test_vertices_without_an_edge_have_no_power():
-    np.testing.assert_allclose(degree_powers(np.array([0, 1, 4]), -0.5), [0, 1, 0.5])
-    likes = np.array([[1, 0, 1], [0, 0, 0]])
-    np.testing.assert_allclose(graph_of(likes).of_users.toarray(), [[2**-0.5, 0, 2**-0.5], [0, 0, 0]], rtol=1e-6)

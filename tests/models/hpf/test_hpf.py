@@ -140,36 +140,6 @@ def test_the_bound_never_falls_after_any_block():
     assert state.allocate() > last - 1e-6 * abs(last)
 
 
-def test_every_block_is_a_stationary_point_of_the_bound():
-    """Central differences in the logarithm of each number, next to the curvature that they meet."""
-    matrix = draw_counts(users=8, items=6, density=0.4, seed=2)
-    dense = Dense(matrix, start_ascent(matrix), SETTINGS)
-    step = 1e-4
-    for block, names in {
-        "gamma": ("gamma", "gamma_rate"),
-        "kappa": ("kappa",),
-        "lambda": ("lam", "lam_rate"),
-        "tau": ("tau",),
-        "phi": ("phi",),
-    }.items():
-        dense.update(block)
-        middle = dense.bound()
-        for name in names:
-            array = getattr(dense, name)
-            for place in list(np.ndindex(array.shape))[:24]:
-                if name == "phi" and dense.y[place[:2]] == 0:
-                    continue
-                values = []
-                for factor in (np.exp(step), np.exp(-step)):
-                    moved = array.copy()
-                    moved[place] *= factor
-                    setattr(dense, name, moved / moved.sum(axis=2, keepdims=True) if name == "phi" else moved)
-                    values.append(dense.bound())
-                setattr(dense, name, array)
-                assert max(values) <= middle + 1e-9
-                assert values[0] - values[1] == pytest.approx(0, abs=1e-2 * (2 * middle - sum(values)) + 1e-9)
-
-
 def test_the_reported_bounds_rise_until_the_relative_change_is_small(monkeypatch):
     monkeypatch.setattr("oneclass.models.hpf.model.TOLERANCE", 1e-4)
     epochs = []

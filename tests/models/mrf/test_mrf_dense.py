@@ -6,10 +6,6 @@ from scipy.sparse import csr_matrix
 
 from oneclass.models.mrf.dense import EASE, MRFDense, MRFDenseSettings
 from oneclass.models.numerics import gram_inverse
-from oneclass.models.numerics.column_moments import column_moments
-from oneclass.models.numerics.gram import lower_gram
-from oneclass.models.numerics.threads import kernel_threads
-from tests.conftest import real_log
 
 VARIANTS = {
     "the paper's": {},
@@ -68,14 +64,6 @@ def test_ease_is_the_ridge_regression_of_each_item_on_the_others(long_tailed):
         np.testing.assert_allclose(model.weights[others, item], weights, atol=1e-5)
 
 
-def test_agrees_with_eq_4_on_ml_100k():
-    users, items, stars = np.loadtxt(real_log("ml-100k/u.data"), usecols=(0, 1, 2), dtype=np.int64).T
-    liked = stars >= 4
-    rows, columns_ = (np.unique(ids[liked], return_inverse=True)[1] for ids in (users, items))
-    likes = csr_matrix((np.ones(len(rows), dtype=np.float32), (rows, columns_)))
-    np.testing.assert_allclose(fit_model(likes).weights, solve_naively(likes.toarray().astype(float))[0], atol=1e-4)
-
-
 @pytest.mark.parametrize("settings", VARIANTS.values(), ids=VARIANTS.keys())
 def test_fewer_users_than_items_give_the_same_weights_by_an_inverse_over_the_users(settings, long_tailed, monkeypatch):
     monkeypatch.setattr(gram_inverse, "BLOCK_ROWS", 7)
@@ -92,15 +80,6 @@ def test_fewer_users_than_items_give_the_same_weights_by_an_inverse_over_the_use
     np.testing.assert_array_equal(alone.weights, model.weights)
 
 
-def test_the_ridge_regression_of_eq_3_is_at_its_minimum(long_tailed):
-    """Off the diagonal, X'(X - X B) = l2 B: the gradient vanishes."""
-    likes = long_tailed.toarray().astype(float)
-    weights = fit_model(long_tailed, alpha=0.0, l2=40.0, centred=False).weights.astype(float)
-    gradient = likes.T @ (likes - likes @ weights) - 40.0 * weights
-    np.fill_diagonal(gradient, 0)
-    assert np.abs(gradient).max() < 2e-3
-
-
 def test_items_that_all_users_or_none_like_take_no_part(long_tailed):
     likes = long_tailed.toarray()
     likes[:, 3], likes[:, 8] = 1, 0
@@ -109,24 +88,6 @@ def test_items_that_all_users_or_none_like_take_no_part(long_tailed):
         constant = [3, 8] if settings.get("centred", True) else [8]
         assert (model.weights[constant] == 0).all() and (model.weights[:, constant] == 0).all()
         assert np.isfinite(model.scores(csr_matrix(likes))).all()
-
-
-def test_the_gram_kernel_agrees_with_a_dense_product(long_tailed):
-    likes = long_tailed.toarray().astype(float)
-    likes[17] = 0
-    moments = column_moments(csr_matrix(likes), 0.5)
-    factor = np.linspace(0.5, 2, likes.shape[1])
-    shift = np.sqrt(moments.users / moments.unit) * moments.mean
-    expected = (likes * moments.weights[:, None]).T @ likes - np.outer(shift, shift)
-    expected *= np.outer(factor, factor)
-    two = lower_gram(csr_matrix(likes), moments.weights, shift, factor)
-    with kernel_threads(1):
-        one = lower_gram(csr_matrix(likes), moments.weights, shift, factor)
-    np.testing.assert_allclose(one, np.tril(expected), atol=1e-4)
-    np.testing.assert_array_equal(one, two)
-    active = likes.sum(axis=1) > 0
-    assert moments.users == active.sum() and moments.weights[active].mean() * moments.unit == pytest.approx(1)
-    np.testing.assert_allclose(np.diag(expected) / factor**2 * moments.unit, moments.spread, atol=1e-9)
 
 
 @pytest.mark.parametrize("settings", VARIANTS.values(), ids=VARIANTS.keys())

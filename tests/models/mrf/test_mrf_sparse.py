@@ -12,7 +12,6 @@ from oneclass.models.mrf.sparse import MRFSparse, MRFSparseSettings
 from oneclass.models.mrf.sparse_pattern import pattern_of_density
 from oneclass.models.numerics.column_moments import column_moments, rescale_columns
 from oneclass.models.numerics.gram import gram_rows
-from tests.conftest import real_log
 
 VARIANTS = {
     "one regression an item": {"r": 0.0},
@@ -164,19 +163,6 @@ def test_any_small_matrix_agrees_with_section_3(seed, r, share, cap):
     model = fit_model(csr_matrix(likes.astype(np.float32)), density=density, r=r, max_in_column=cap)
     np.testing.assert_allclose(
         weights_table(model), solve_naively(target, scale, threshold, r, max_in_column=cap), atol=1e-5
-    )
-
-
-def test_agrees_with_section_3_on_ml_100k():
-    users, items, stars = np.loadtxt(real_log("ml-100k/u.data"), usecols=(0, 1, 2), dtype=np.int64).T
-    liked = stars >= 4
-    rows, ids = (np.unique(each[liked], return_inverse=True)[1] for each in (users, items))
-    likes = csr_matrix((np.ones(len(rows), dtype=np.float32), (rows, ids)))
-    target, scale = rescaled_covariance(likes.toarray().astype(float))
-    threshold = threshold_in_a_gap(target, 0.03)
-    model = fit_model(likes, density=density_above(target, threshold, 100), r=0.1, max_in_column=100)
-    np.testing.assert_allclose(
-        weights_table(model), solve_naively(target, scale, threshold, 0.1, max_in_column=100), atol=1e-4
     )
 
 

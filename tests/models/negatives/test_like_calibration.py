@@ -117,32 +117,14 @@ def judged(request, halves):
     return found, *limits
 
 
-def brier_gain(judged):
-    """What `like` gains on the constant, as a share of what the true ratio gains."""
-    constants = np.full(len(judged.liked), judged.liked.mean())
-    constant, ours, truth = (np.mean((p - judged.liked) ** 2) for p in (constants, judged.like, judged.ratio))
-    return (constant - ours) / (constant - truth)
-
-
 def share_covered(judged, truth):
     """Share of the judged pairs whose truth lies within 1.96 standard deviations of `like`."""
     return np.mean(np.abs(judged.like - truth) < 1.96 * judged.spread)
 
 
-@pytest.mark.slow
-def test_like_is_calibrated_against_the_true_density_ratio(judged):
-    found, largest, _ = judged
+def test_like_is_calibrated_and_its_intervals_cover_the_true_density_ratio(judged):
+    found, largest, least = judged
     assert calibration_error(found.like, found.ratio) <= largest
-
-
-@pytest.mark.slow
-def test_like_gains_more_than_half_of_what_the_true_ratio_gains(judged):
-    found, *_ = judged
-    assert 0.5 <= brier_gain(found) < 1
-
-
-def test_credible_intervals_cover_the_true_ratio(judged):
-    found, _, least = judged
     assert least < share_covered(found, found.ratio) < 0.99
 
 
@@ -170,14 +152,6 @@ def test_the_spread_is_that_of_an_integral_wherever_the_mean_is_put(mean, varian
     np.testing.assert_allclose(found, sigma_moments(mean, variance)[1], rtol=1e-3)
     assert found.dtype == np.float32
     assert means.tolist() == [np.float32(mean)] * 3 and variances.tolist() == [np.float32(variance)] * 3
-
-
-@pytest.mark.parametrize("mean, variance", LOGITS)
-def test_the_log_odds_are_close_to_those_of_the_mean(mean, variance):
-    """MacKay's (1992) approximation is within 0.02 of the mean of sigma."""
-    odds = log_odds(np.array([mean], dtype=np.float32), np.array([variance], dtype=np.float32))
-    assert expit(odds[0]) == pytest.approx(sigma_moments(mean, variance)[0], abs=0.02)
-    assert odds[0] == pytest.approx(mean / np.sqrt(1 + np.pi * variance / 8), rel=1e-6)
 
 
 def test_a_sure_logit_has_no_spread_and_a_missing_one_none():

@@ -61,16 +61,6 @@ def test_inclusion_frequencies_are_those_of_drawing_one_after_another(heavy, own
     assert (np.abs(np.bincount(items, minlength=8) / users - expected) <= 4.5 * spread).all()
 
 
-def test_keys_finish_with_the_same_law_what_rejection_gives_up():
-    weights = np.array([1e9, 3, 2, 1, 1, 0.5])  # the user's own item swallows nearly every draw
-    users = 20_000
-    likes = np.arange(users + 1) * 2, np.tile(np.array([0, 3], dtype=np.int32), users)
-    _, items = sample_negatives(likes, weights / weights.sum(), ONLY_REJECTION)
-    expected = inclusion_probabilities(weights, [0, 3], 2)
-    spread = np.sqrt(expected * (1 - expected) / users)
-    assert (np.abs(np.bincount(items, minlength=6) / users - expected) <= 4.5 * spread).all()
-
-
 @pytest.mark.parametrize("heavy", [ONLY_REJECTION, 6, ONLY_KEYS])
 def test_never_an_own_item_nor_one_twice_and_as_many_as_likes(heavy):
     matrix = random_likes(density=0.45)
@@ -82,14 +72,6 @@ def test_never_an_own_item_nor_one_twice_and_as_many_as_likes(heavy):
         negatives = items[starts[user] : starts[user + 1]]
         assert len(set(negatives)) == len(negatives) == min(len(own), 40 - len(own))
         assert not own & set(negatives)
-
-
-def test_a_user_who_likes_all_but_one_gets_that_one_and_an_item_without_weight_is_never_drawn():
-    matrix = csr_matrix(np.array([[1, 1, 1, 0, 0], [1, 0, 0, 1, 0], [1, 1, 1, 1, 0]]))
-    weights = degree_histogram(np.bincount(matrix.indices, minlength=5), 1.0)
-    starts, items = sample_negatives(copy_pattern(matrix), weights)
-    assert starts.tolist() == [0, 1, 3, 3]
-    assert items[0] == 3 and set(items[1:]) == {1, 2}
 
 
 def test_bits_do_not_depend_on_threads_and_differ_between_iterations():

@@ -13,7 +13,7 @@ from oneclass.models.numerics.sequential_histories import (
     with_event_ages,
     with_recency_ranks,
 )
-from oneclass.models.numerics.validation import drop_unknown_entries, single_item_histories
+from oneclass.models.numerics.validation import drop_unknown_entries
 
 
 def draw_histories(seed, users=30, items=40):
@@ -63,11 +63,6 @@ def test_weights_are_as_written(exponent):
         assert weight == pytest.approx((1 + newer) ** -exponent, rel=1e-6)
 
 
-def test_of_equal_places_the_first_entry_is_the_newer():
-    histories = with_recency_ranks(csr_matrix(np.ones((2, 3), np.float32)), np.array([0, 0, 0, 1, 0, 0]))
-    np.testing.assert_allclose(recency_weights(histories, 1.0), [1, 1 / 2, 1 / 3, 1 / 3, 1, 1 / 2], rtol=1e-6)
-
-
 @pytest.mark.filterwarnings("ignore:.*no training user has")
 def test_items_without_training_users_are_not_counted():
     histories, places = draw_histories(4)
@@ -79,10 +74,6 @@ def test_items_without_training_users_are_not_counted():
     for (user, item), weight in by_pair(known, recency_weights(known, 1.0)).items():
         newer = sum(place < left[user, item] for pair, place in left.items() if pair[0] == user)
         assert weight == pytest.approx(1 / (1 + newer))
-
-
-def test_a_history_of_one_item_weighs_one():
-    assert (recency_weights(single_item_histories(np.array([4, 0, 4]), 5), 2.0) == 1).all()
 
 
 DEGREES = np.array([3, 0, 1, 40, 7, 0, 7])
@@ -107,11 +98,6 @@ def test_exact_ones_are_powers_of_the_degree_rounded_to_multiples_of_a_power_of_
     assert (weights / step == np.rint(weights / step)).all() and (weights[DEGREES > 0] >= step).all()
     assert 2**51 <= weights.sum() / step <= 2**52 + len(DEGREES)
     np.testing.assert_allclose(weights, expected, rtol=0, atol=step / 2)
-
-
-@pytest.mark.parametrize(("weigh", "without_edges"), [(exact_degree_weights, 0.0), (degree_weights_or_ones, 1.0)])
-def test_without_an_exponent_they_are_ones_to_the_bit(weigh, without_edges):
-    assert weigh(DEGREES, 0.0).tolist() == [1.0 if degree else without_edges for degree in DEGREES]
 
 
 def test_indexing_and_dropping_items_keep_the_ages_of_events():

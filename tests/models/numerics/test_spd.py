@@ -6,7 +6,6 @@ import pytest
 from oneclass.models.numerics.cholesky import (
     factorize,
     invert_last_columns,
-    solve,
     solve_in_rows,
     solve_with_pivot_floor,
 )
@@ -17,16 +16,6 @@ from oneclass.models.numerics.simd import F32_WIDTH, F64_WIDTH, pad_width
 def positive_definite(size):
     factor = np.random.default_rng(size).normal(size=(size, size + 3))
     return factor @ factor.T / size + np.eye(size)
-
-
-@pytest.mark.parametrize("size", [1, 2, 5, 20, 33])
-def test_a_system_is_solved_from_its_lower_triangle(size):
-    whole, right = positive_definite(size), np.random.default_rng(1).normal(size=size)
-    rows = np.full((size, size + 4), 99.0)  # a kernel's rows are padded
-    rows[:, :size] = np.where(np.tri(size, dtype=bool), whole, 99.0)
-    solution = right.copy()
-    solve(rows, solution)
-    np.testing.assert_allclose(solution, np.linalg.solve(whole, right), rtol=1e-10)
 
 
 @pytest.mark.parametrize("size, columns", [(1, 1), (6, 1), (9, 4), (42, 7), (42, 42), (80, 33)])
@@ -57,7 +46,6 @@ def test_an_indefinite_matrix_is_refused(at):
         invert_lower(matrix, tile=4)
 
 
-SIZES = [1, 2, 7, 8, 9, 20, 21, 40]
 COMPILED = [1, 7, 8, 21]  # a kernel each
 
 
@@ -71,24 +59,6 @@ def laid_out(matrix, width, dtype=np.float32):
     rows = np.zeros((len(matrix), width), dtype=dtype)
     rows[:, : matrix.shape[1]] = matrix
     return np.append(rows, np.zeros(F32_WIDTH, dtype=dtype))
-
-
-@pytest.mark.parametrize("size", SIZES)
-def test_a_system_in_rows_is_solved_from_its_lower_triangle(size):
-    whole, right = random_system(size)
-    stride = int(pad_width(size + 2))
-    vector = right.astype(np.float32)
-    solve_in_rows(laid_out(np.where(np.tri(size, dtype=bool), whole, 9.0), stride), stride, size, vector, np.float32(0))
-    np.testing.assert_allclose(vector, np.linalg.solve(whole, right), atol=3e-5)
-
-
-@pytest.mark.parametrize("size", [16, 32, 64])
-def test_the_upper_factor_is_that_of_cholesky(size):
-    whole, _ = random_system(size)
-    matrix = laid_out(-whole, size)
-    assert factorize(matrix, size)
-    upper = np.triu(matrix[: size * size].reshape(size, size))
-    np.testing.assert_allclose(upper, np.linalg.cholesky(whole).T, atol=3e-5)
 
 
 @pytest.mark.parametrize("at", [0, 5, 17, 31])

@@ -17,7 +17,7 @@ from oneclass import ItemKNN
 from oneclass.models.graph_filter import model
 from oneclass.models.graph_filter.graph import DenseSquare
 from oneclass.models.numerics import gram_inverse, matmul
-from oneclass.models.numerics.adjacency import partition_by_budget, partition_evenly, partition_rows, partition_shards
+from oneclass.models.numerics.adjacency import partition_rows, partition_shards
 from oneclass.models.numerics.threads import (
     NUMBA_CONFIG,
     kernel_threads,
@@ -41,14 +41,6 @@ def two_blas_threads():
     yield
     for library, count in zip(libraries, counts, strict=True):
         library.set_num_threads(count)
-
-
-def test_kernel_threads_are_put_back_after_an_error():
-    before = numba.get_num_threads()
-    with pytest.raises(KeyError), kernel_threads(1):
-        assert numba.get_num_threads() == 1
-        raise KeyError
-    assert numba.get_num_threads() == before
 
 
 def test_a_thread_that_may_have_one_takes_no_more_and_others_are_free():
@@ -155,19 +147,6 @@ def test_shards_cover_every_row_once_and_none_is_empty(degrees, count):
     assert bounds[0] == 0 and bounds[-1] == len(degrees)
     assert (np.diff(bounds) > 0).all() and len(bounds) <= count + 1
     assert set(bounds.tolist()) == set(cut_naively(degrees, count, 8, whole=False))
-
-
-@pytest.mark.parametrize("rows", [0, 1, 7, 16, 1000])
-def test_even_runs_differ_by_one_row_at_most(rows):
-    bounds = partition_evenly(rows, 16)
-    assert len(bounds) == 17 and bounds[0] == 0 and bounds[-1] == rows
-    assert bounds.tolist() == [rows * k // 16 for k in range(17)]
-
-
-def test_runs_within_a_room_are_as_long_as_they_can_be_and_a_larger_row_is_alone():
-    found = [(part.start, part.stop) for part in partition_by_budget(np.array([3, 4, 1, 9, 2, 2, 2]), 5)]
-    assert found == [(0, 1), (1, 3), (3, 4), (4, 6), (6, 7)]
-    assert list(partition_by_budget(np.zeros(0, dtype=np.int64), 5)) == []
 
 
 @pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])

@@ -220,20 +220,6 @@ def test_no_block_lowers_the_bound_which_is_the_dense_one(learn: bool) -> None:
     assert bound > began + 50
 
 
-@pytest.mark.parametrize("side", [0, 1])
-def test_a_background_cache_is_the_dense_sum(side: int) -> None:
-    counts = small_counts(200, 150)
-    posterior = posterior_of(counts)
-    dense = Dense.of(posterior, counts)
-    share = dense.shares[side][:, None]
-    y = np.hstack([dense.means[side], dense.biases[side][:, None], np.ones_like(share)])
-    expected = (y * share).T @ y
-    bias_variance = dense.shares[side] @ dense.bias_variances[side]
-    expected += np.diag([*(dense.shares[side] @ dense.variances[side]), bias_variance, 0])
-    cache = (posterior.users, posterior.items)[side].background
-    assert_allclose(cache, expected, rtol=1e-6, atol=1e-7)
-
-
 def test_a_folded_in_user_is_at_the_optimum_whatever_the_block() -> None:
     counts = small_counts()
     model = PairedSymbols(PairedSymbolsSettings()).fit(csr_matrix(counts))

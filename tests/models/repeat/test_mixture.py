@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from scipy.sparse import csr_matrix
 
 from oneclass.models.fit_options import FitOptions
 from oneclass.models.mrf.dense import MRFDense
@@ -103,10 +102,3 @@ def test_a_stored_fit_of_the_component_is_used(returning, fitted, component):
 def test_a_component_that_ranks_no_new_items_is_refused(given):
     with pytest.raises(ValueError, match=r"component: \w+ is no model"):
         RepeatMixtureSettings(**given)
-
-
-def test_counts_without_times_are_enough():
-    generator = np.random.default_rng(2)
-    plays = csr_matrix(generator.poisson(generator.gamma(0.2, 10, size=(80, 30))).astype(np.float32))
-    scores = make_mixture(plays).scores(plays)
-    assert np.isfinite(scores).all() and (scores[plays.nonzero()] > np.median(scores)).mean() > 0.8

@@ -43,12 +43,6 @@ def test_scores_are_the_probabilities_of_the_equations(returning, monkeypatch):
     assert (outside < 0).all() and (np.argsort(outside, kind="stable") == np.argsort(degrees, kind="stable")).all()
 
 
-def test_recency_and_gaps_rank_better_than_own_counts(returning, fitted):
-    log, later = returning
-    gain = compute_ndcg(fitted.scores(log), later) - compute_ndcg(own_counts(log), later)
-    assert gain.mean() > 3 * gain.std() / np.sqrt(len(gain)) and gain.mean() > 0.03
-
-
 def test_the_gap_term_pays_where_gaps_are_regular(monkeypatch):
     log, later = simulate_log(0.85, gap=60.0, gap_sd=0.15, seed=3)
     with_gaps = fit_repeat(log)

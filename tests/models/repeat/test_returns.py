@@ -118,16 +118,6 @@ def test_features_are_those_of_the_equations():
         np.testing.assert_allclose(own, right, rtol=1e-9, atol=1e-9, err_msg=name)
 
 
-def test_an_item_of_long_gaps_is_least_likely_right_after_an_event():
-    log, _ = draw_log(5)
-    statistics = ReturnStatistics(np.full(2, 0.5), np.log([60.0, 3.0]), np.ones(2), np.array([0.5, 0.4]))
-    ages = np.array([1.0, 20.0, 60.0])
-    long, short = (statistics.log_hazard(np.full(3, item), ages, 10) for item in (0, 1))
-    assert long[0] < long[1] < long[2] and long[2] > np.log(0.2) and short[0] > np.log(0.9)
-    none = ReturnStatistics.learn(csr_matrix(log.toarray()), half_life=None, smoothing=SMOOTHING)
-    np.testing.assert_array_equal(none.log_hazard(np.array([0, 1]), np.array([3.0, 4.0]), None), 0)
-
-
 def draw_features(seed, rows=400):
     generator = np.random.default_rng(seed)
     features = np.vstack([np.ones(rows), generator.normal(size=(3, rows)) * [[1], [2], [0.5]]])
@@ -148,9 +138,3 @@ def test_the_logistic_regression_maximises_the_penalised_likelihood():
     found, objective = fit_logistic(features, happened, prior)
     np.testing.assert_allclose(found, expected.x, atol=1e-4)
     assert objective == pytest.approx(-expected.fun, abs=1e-6)
-
-
-def test_a_window_without_events_gives_finite_small_probabilities():
-    features, eta, _ = draw_features(3)
-    found, _ = fit_logistic(features, np.zeros(len(eta)), np.array([0.0, 1, 0, 0]))
-    assert np.isfinite(found).all() and (1 / (1 + np.exp(-found @ features))).mean() < 0.01

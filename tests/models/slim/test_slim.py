@@ -10,7 +10,6 @@ from oneclass.models.fit_options import FitOptions
 from oneclass.models.numerics.gram import gram_rows
 from oneclass.models.slim import columns
 from oneclass.models.slim import kernels as slim_kernels
-from oneclass.models.slim.columns import EqualItems
 from oneclass.models.slim.model import SLIM, SLIMSettings
 
 VARIANTS = {
@@ -111,17 +110,6 @@ def test_items_that_the_same_users_like_are_solved_as_if_apart(name, long_tailed
     weights = fit_model(csr_matrix(likes), **VARIANTS[name]).weights
     np.testing.assert_allclose(weights.toarray(), descend_naively(likes, **VARIANTS[name]), atol=2e-5)
     assert weights.has_sorted_indices and (weights.diagonal() == 0).all() and weights[30, 0] > 0
-
-
-@settings(deadline=None)  # the first example may compile
-@given(st.integers(0, 2**32 - 1), st.integers(0, 6), st.integers(1, 12))
-def test_items_are_grouped_by_their_users(seed, users, items):
-    likes = np.random.default_rng(seed).random((users, items)) < 0.5
-    equal = EqualItems.find(csr_matrix(likes))
-    columns = [column.tobytes() for column in likes.T]
-    assert [columns.index(column) for column in columns] == equal.first[equal.group].tolist()
-    assert equal.sizes.tolist() == [columns.count(columns[item]) for item in equal.first]
-    assert (np.diff(equal.first) > 0).all()
 
 
 @pytest.mark.filterwarnings("error")
