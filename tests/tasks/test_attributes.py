@@ -127,12 +127,6 @@ def test_a_file_that_cannot_be_read_or_lacks_its_columns_is_named(tmp_path):
             read_titles(path, Dataset(name="shop"))
 
 
-def test_a_column_has_one_kind():
-    for declared in ({"category": ["a"], "text": ["a"]}, {"id": "a", "number": ["A"]}):
-        with pytest.raises(ValueError, match="a column is named twice"):
-            AttributeTable(file="x", **declared)
-
-
 @pytest.mark.parametrize(
     ("content", "found"),
     [

@@ -167,24 +167,6 @@ def test_next_events_of_many_users_evaluates_those_drawn_by_the_seed(home, log_e
         assert (sample.train != everybody.train).nnz == 0
 
 
-def test_next_events_is_judged_by_its_own_cut_among_the_training_edges(home, log_events, caplog):
-    events = list(draw_days(120))
-    log_events(events)
-    first = {}
-    for user, item, _, at in events:
-        first[user, item] = min(at.date(), first.get((user, item), at.date()))
-    for _ in range(2):  # the second cut is that of the edges before the first
-        dates = sorted(first.values())
-        cut = dates[int(np.ceil(0.9 * len(dates))) - 1]
-        late = {edge for edge in first if first[edge] >= cut}
-        first = {edge: at for edge, at in first.items() if at < cut}
-    digest = of_next_events(home)[NEXT_EVENTS_VALIDATION]
-    found, items = load_validation(home, "next_events", digest, 1), matrices.load_split(home, digest).items
-    pairs = {(int(user), int(item)) for user, item in load_entries(home, found.part.targets, found.part.users, items)}
-    assert pairs == {edge for edge in late if edge[0] in {user for user, _ in first}} and found.train.nnz == len(first)
-    assert f"next_events, validation: the edges from {cut} on, of {found.users} users" in caplog.text
-
-
 @pytest.mark.parametrize(("users", "timed", "kept"), [(120, True, True), (90, True, False), (9, False, False)])
 def test_next_events_is_a_default_where_enough_users_return(home, log_events, caplog, users, timed, kept):
     log_events([(*event[:3], event[3] if timed else None) for event in draw_days(users)])

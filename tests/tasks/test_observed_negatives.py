@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from oneclass.models.random_graph.settings import RandomGraphSettings
-from oneclass.models.wmf.model import WMFSettings
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
 from oneclass.tasks.binarize.weights import LikeSelection
@@ -15,8 +14,6 @@ from oneclass.tasks.protocols import ALL_EDGES
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import SplitPlan, split
 from oneclass.tasks.stores import fits, matrices
-from oneclass.tasks.tuning.search import Search, suggest_trial
-from oneclass.tasks.tuning.trial import run_trial
 from tests.conftest import load_entries, query_rows
 from tests.tasks.conftest import cut_next_events_at, train_model
 
@@ -113,28 +110,6 @@ def test_a_fit_gets_them(home, events, caplog):
         found.append(fits.load_fit(home, "random_graph", fit.digest).posterior.items.mean)
     assert not np.array_equal(*found)
     assert "tells of nothing that users considered and did not like" in caplog.text
-
-
-def test_trials_of_a_search_get_them(home, events):
-    """Also on a sample: those of the users and items that the trials are fitted on."""
-    settings, edges = WMFSettings(factors=8, explicit_negative_weight=0.5), 150
-
-    def search(digest):
-        return Search("wmf", "strong_generalization", (digest,), settings, {}, edges=edges)
-
-    asked, plain = (
-        search(split_home(home)["strong_generalization"]),
-        search(split_home(home, observed=False)["strong_generalization"]),
-    )
-    [judged], [other] = asked.load_folds(home), plain.load_folds(home)
-    whole = matrices.load_split(home, asked.digests[0])
-    assert (
-        judged.explicit_negatives.shape == judged.train.shape
-        and 0 < judged.explicit_negatives.nnz < whole.explicit_negatives.nnz
-    )
-    assert judged.train.multiply(judged.explicit_negatives).nnz == 0 and judged.train.shape[0] < whole.train.shape[0]
-    values = [run_trial(home, one, suggest_trial(one, [], judged.train)).value for one in (asked, plain)]
-    assert other.explicit_negatives is None and values[0] != values[1]
 
 
 DAY, MIN_VALUE = datetime(2026, 3, 1), 3.0

@@ -48,14 +48,6 @@ def test_calls_are_made_by_other_processes_and_answered_in_their_order(cluster, 
     assert all(threads >= 1 for _, threads in found)
 
 
-def test_without_a_cluster_a_call_is_made_here_when_its_result_is_asked_for(home, tmp_path):
-    with open_executor(None, home) as executor:
-        pending = executor.submit(calls.record_slowly, home, tmp_path / "began", 0.0, label="call")
-        assert not (tmp_path / "began").exists()
-        assert pending.result() == os.getpid()
-        assert executor.map(calls.double_number, [(1,), (2,)]) == [2, 4]
-
-
 @pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGSTOP], ids=["dies", "hangs"])
 def test_a_call_whose_worker_is_gone_is_made_by_another(own_cluster, home, tmp_path, sent):
     own_cluster.worker()

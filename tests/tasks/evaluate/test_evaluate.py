@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy import stats
 from scipy.sparse import csr_matrix
 
 from oneclass.models import memory_estimates, registry
@@ -127,25 +126,6 @@ def test_leave_one_out_fills_the_metrics(evaluated):
     assert table["median_rank"] == [pytest.approx(np.median(ranks)), None, USERS - 1]
 
 
-def test_every_pair_of_ranked_lists_is_compared_once(evaluated):
-    home, split, _ = evaluated
-    pairs = query_rows(
-        home,
-        "select model, other_model, other_score, difference, p_value, users "
-        "from evaluation.comparisons where metric = 'mean_rank' order by all",
-    )
-    assert [pair[:3] for pair in pairs] == [
-        ("opinion", "opinion", "reversed"),
-        ("popularity", "opinion", "reversed"),
-        ("popularity", "opinion", "score"),
-    ]
-    first, second = (
-        naive_ranks(split, scores) for scores in (np.bincount(split.train.indices, minlength=ITEMS), np.arange(ITEMS))
-    )
-    p_value = stats.ttest_rel(first, second).pvalue
-    assert pairs[2][3:] == (pytest.approx((first - second).mean()), pytest.approx(p_value), USERS - 1)
-
-
 def test_a_retry_replaces_its_own_rows_only(home):
     split = leave_one_out(np.random.default_rng(4))
     part, odd = split.parts["test"], np.arange(ITEMS) % 2 == 1
@@ -166,26 +146,6 @@ def test_a_retry_replaces_its_own_rows_only(home):
     stage.evaluate(home, "run", "leave_one_out", [(digest, fits)])
     assert everything() == once
     assert {row[0] for row in once[0]} == {"earlier", "run"}
-
-
-def test_a_model_that_is_worse_than_popularity_is_named_in_a_warning(home, caplog):
-    """The targets are the items that most users like, and the model puts these last."""
-    train = np.ones((USERS, ITEMS))
-    train[:, 1:] = np.arange(1, ITEMS) < np.arange(USERS)[:, None] / 2
-    history, target = np.zeros((8, ITEMS)), np.zeros((8, ITEMS))
-    history[:, 0], target[:, 1] = 1, 1
-    part = Part(to_csr(history), to_csr(target), np.arange(8))
-    split = SplitMatrices(
-        "strong_generalization", to_csr(train), np.arange(USERS), np.arange(ITEMS, dtype=np.int32), {"test": part}
-    )
-    digest, fitted = store_split(home, split, Popularity, UpsideDown)
-    with caplog.at_level(logging.WARNING):
-        stage.evaluate(home, "run", "strong_generalization", [(digest, fitted)])
-    assert (
-        "upside_down on strong_generalization ranks worse than guessing: mean rank 0.0000 of known items" in caplog.text
-    )
-    assert "upside_down on strong_generalization is worse than popularity: ndcg@100" in caplog.text
-    assert "popularity on" not in caplog.text
 
 
 def test_popularity_is_no_worse_than_guessing_where_most_items_have_one_like_or_none_left(home, caplog):

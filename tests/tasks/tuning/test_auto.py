@@ -283,16 +283,3 @@ def test_later_trials_take_what_costs_of_the_best_unless_it_was_given_or_fits_ar
     assert [one.dial for one in tried[1:3]] == [pytest.approx(dial * row["edges"]) for dial in (BEST, BEST / 2)]
     assert [one.factors for one in tried] == [2, best_factors, 2] + [best_factors] * (NUM_TRIALS - 3)
     assert found.factors == best_factors and ("factors 5" in row["reason"]) == (why is None)
-
-
-@pytest.mark.parametrize("name", [name for name, model in MODELS.items() if model.Settings.initial_trials])
-def test_what_a_model_has_of_elsewhere_is_valid_and_not_its_default(name):
-    kind = MODELS[name].Settings
-    rows, places = np.indices((60, 8))
-    likes = csr_matrix((np.ones(480, dtype=np.float32), (rows.ravel(), (7 * rows + 5 * places).ravel() % 400)))
-    start = kind().resolve(likes)
-    for values in kind.initial_trials:
-        tried = kind().with_trial_values(values, likes)
-        plain = {key for key in values if not isinstance(kind.search_space.get(key), RelativeRange)}
-        assert {key: getattr(tried, key) for key in plain} == {key: values[key] for key in plain}
-        assert all(getattr(tried, key) != getattr(start, key) for key in values)
