@@ -75,12 +75,6 @@ def test_a_copy_of_a_fitted_model_answers_alike_without_what_is_cached():
         np.testing.assert_array_equal(twin.scores(TASTE), expected)
 
 
-def test_a_missing_attribute_of_a_fitted_model_is_no_missing_fit():
-    with pytest.raises(AttributeError, match="no attribute 'recomend'") as error:
-        _ = WMF(factors=4).fit(TASTE).recomend
-    assert not isinstance(error.value, NotFittedError)
-
-
 def test_folders_are_given_by_name_and_made(tmp_path):
     folder = f"{tmp_path}/deep/er"
     model = Popularity().fit(TASTE)

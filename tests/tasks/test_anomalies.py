@@ -31,23 +31,20 @@ def begin_run(connection, run_id, when):
     )
 
 
-def insert_log(connection, run_id, log, file_id, *, name=None, before=0, rejects=0):
-    """Put a log into the warehouse as ingest would have, under another name every night or the one that is given."""
+def insert_log(connection, run_id, log, file_id):
+    """Put a log into the warehouse as ingest would have, under another name every night."""
     times = pl.from_epoch(pl.Series(log.seconds), time_unit="s")
     events = pl.DataFrame({"user_id": log.user, "item_id": log.item, "value": log.value, "occurred_at": times})
     text = events.with_columns(
         pl.col("user_id", "item_id").cast(pl.String), pl.col("occurred_at").cast(pl.Datetime("us"))
     )
     lines = text.with_columns(file_id=pl.lit(file_id), line_number=pl.int_range(1, len(events) + 1))
-    if before:
-        connection.execute("delete from raw.events where file_id = ?", [file_id])
-        connection.execute("delete from operations.log_files where file_id = ?", [file_id])
     warehouse.insert(connection, "raw.events", lines)
-    path, digest = name or f"{file_id}.csv", f"{run_id} {file_id}"
-    of_file = [file_id, path, digest, 1, len(events), rejects, datetime(2025, 1, 1)]
+    path, digest = f"{file_id}.csv", f"{run_id} {file_id}"
+    of_file = [file_id, path, digest, 1, len(events), 0, datetime(2025, 1, 1)]
     connection.execute("insert into operations.log_files values (?, ?, ?, ?, ?, ?, ?, null, null)", of_file)
-    arrived = [run_id, path, path, "changed" if before else "new", file_id, digest, len(events), rejects, before, 0]
     columns = "run_id, name, path, outcome, file_id, sha256, events, rejects, events_before, rejects_before"
+    arrived = [run_id, path, path, "new", file_id, digest, len(events), 0, 0, 0]
     connection.execute(f"insert into operations.arrivals ({columns}) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", arrived)
 
 
@@ -55,9 +52,9 @@ def end_run(connection, run_id, state="completed"):
     connection.execute("update operations.runs set state = ? where run_id = ?", [state, run_id])
 
 
-def record_night(connection, run_id, day, log, file_id, **more):
+def record_night(connection, run_id, day, log, file_id):
     begin_run(connection, run_id, compute_run_time(day))
-    insert_log(connection, run_id, log, file_id, **more)
+    insert_log(connection, run_id, log, file_id)
     anomalies.record_batch_stats(connection, run_id)
     return anomalies.describe_night(connection, run_id)
 

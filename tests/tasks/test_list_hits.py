@@ -99,12 +99,3 @@ def test_hits_are_those_of_likes_that_came_after_the_lists(home, until, seen):
             record_list_hits(connection, "tonight")
         [(run, *found)] = connection.execute(f"select {COLUMNS} from diagnostics.list_hits").fetchall()
     assert run == "made" and found == pytest.approx(count_hits_naively(edges, lists, seen=seen)) and found[3] > 0
-
-
-def test_lists_of_which_no_user_came_back_have_no_row(home):
-    edges, lists = draw_edges(seed=3, seen=False)
-    edges = [(user, item, False, False) for user, item, *_ in edges]
-    fill_warehouse(home, edges, lists, until=False, seen=False)
-    with warehouse.open_warehouse(home) as connection:
-        record_list_hits(connection, "tonight")
-        assert connection.execute("from diagnostics.list_hits").fetchall() == []

@@ -22,7 +22,6 @@ from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import SplitPlan, split
 from oneclass.tasks.stores import fits, matrices, warehouse
-from oneclass.tasks.train import FitPlan, submit_fits, train
 from tests.conftest import home_in, query_rows, two_tastes
 from tests.tasks.conftest import publish_fit, train_model
 
@@ -76,18 +75,6 @@ def test_a_fit_is_kept_whole_and_taken_from_the_store_by_the_next_run(home, dige
     assert query_rows(home, "select run_id, protocol, model, digest from operations.model_fits") == [
         (run_id, PROTOCOL, "mrf_dense", fit.digest) for run_id in ("run", "next")
     ]
-
-
-def test_the_fits_of_a_model_on_all_splits_are_recorded_at_once(home, digests, caplog):
-    caplog.set_level("INFO", logger="oneclass")
-    fit, settings = fit_model(home, digests), MODELS["mrf_dense"].Settings()
-    plan = FitPlan("mrf_dense", {PROTOCOL: settings, ALL_EDGES: settings}, digests, seed=0)
-    fitted = train(home, "next", "mrf_dense", submit_fits(home, plan))
-    assert list(fitted) == [PROTOCOL, ALL_EDGES] and fitted[PROTOCOL] == fit != fitted[ALL_EDGES]
-    assert f"taken from the store: {fit.digest}" in caplog.text
-    assert f"mrf_dense: fits on {PROTOCOL} ({fit.seconds:.1f} s), {ALL_EDGES} (" in caplog.text
-    recorded = query_rows(home, "select protocol, digest from operations.model_fits where run_id = 'next'")
-    assert sorted(recorded) == sorted((split, of_split.digest) for split, of_split in fitted.items())
 
 
 def test_a_fit_with_an_entry_that_is_not_finite_is_not_stored(home, digests, monkeypatch):
@@ -150,14 +137,6 @@ def test_a_failed_publish_leaves_what_was_published(home, after_publishing, monk
         published_again(home, after_publishing, top_n=4)
     assert home.published.resolve() == target
     assert query_rows(home, "select * from published.recommendations order by all") == before
-
-
-def test_a_model_that_knows_how_sure_it_is_says_so(home, digests):
-    fit = fit_model(home, digests, ALL_EDGES, "paired_symbols")
-    publish_fit(home, "run", PublishSettings(top_n=5), "paired_symbols", "like", fit.digest, digests[ALL_EDGES])
-    found = query_rows(home, "select score, like_mean, like_sd from published.recommendations")
-    assert len(found) == 60 * 5
-    assert all(mean == pytest.approx(score, abs=1e-6) and 0 < deviation < 0.5 for score, mean, deviation in found)
 
 
 def test_where_nothing_is_new_lists_stay_and_files_have_the_same_bytes(home, after_publishing, monkeypatch, caplog):

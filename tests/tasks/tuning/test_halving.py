@@ -5,45 +5,34 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from pydantic import Field
 
-from oneclass.models.base import Model
 from oneclass.models.memory_estimates import LogSize
 from oneclass.models.popularity import Popularity
 from oneclass.models.registry import MODELS
-from oneclass.models.settings import ModelSettings, NumericRange
+from oneclass.models.settings import NumericRange
 from oneclass.tasks.cluster import PendingCall
 from oneclass.tasks.evaluate.ranking import rank_part_targets
 from oneclass.tasks.stores import matrices
 from oneclass.tasks.tuning.halving import MIN_BUDGET_SECONDS, ROUNDS, run_searches, run_trials
 from oneclass.tasks.tuning.search import Search
 from tests.conftest import home_in
-from tests.tasks.tuning.toy import split_toy_log
+from tests.tasks.tuning.toy import Toy, ToySettings, split_toy_log
 
 PROTOCOL = "strong_generalization"
 NOISE = {"still": 0.0, "calm": 0.5, "windy": 1.0, "stormy": 2.0, "wild": 4.0}  # the least noise of each model
 
 
-class WindSettings(ModelSettings):
-    search_space: ClassVar = {"wind": NumericRange(0.0, 1.0)}
-
-    wind: float = Field(0.9, description="Further noise.")
+SPACE = {"noise": NumericRange(0.0, 0.3)}
 
 
-class Wind(Model):
-    """Popularity, spoilt by noise."""
+class Wind(Toy):
+    """Popularity, spoilt by noise of a setting and of the model's own."""
 
-    name = "wind"
-    Settings = WindSettings
+    score_names = ("score",)
     least: ClassVar[float]
 
-    def _fit(self, interactions, options):
-        noise = np.random.default_rng(self.seed).random(interactions.shape[1])
-        self.draws = (self.least + self.settings.wind) * noise
-
     def _scores(self, histories, users, score):
-        scores = self.item_degrees / self.item_degrees.max() + self.draws
-        return np.tile(scores.astype(np.float32), (histories.shape[0], 1))
+        return super()._scores(histories, users, score) + np.float32(self.least) * self.draws.astype(np.float32)
 
 
 @pytest.fixture(autouse=True)
@@ -76,10 +65,8 @@ class Clock:
 def search_models(split_log, seconds=1.0, share=1.0, names=tuple(NOISE), most=math.inf, edges=None, items=None):
     home, digest = split_log
     seconds = seconds if isinstance(seconds, dict) else dict.fromkeys(names, seconds)
-    start, size = WindSettings(), LogSize.of(matrices.load_split(home, digest, parts=()).train)
-    searches = [
-        Search(name, PROTOCOL, (digest,), start, start.search_space, 1, edges, items, whole=size) for name in names
-    ]
+    start, size = ToySettings(noise=0.3), LogSize.of(matrices.load_split(home, digest, parts=()).train)
+    searches = [Search(name, PROTOCOL, (digest,), start, SPACE, 1, edges, items, whole=size) for name in names]
     return run_searches(home, searches, share, most, Clock(seconds))
 
 
@@ -149,7 +136,7 @@ def test_models_are_compared_by_their_gain_over_popularity_on_their_own_items(sp
 
 def test_no_trial_begins_after_the_time_and_earlier_ones_are_kept(split_log):
     home, digest = split_log
-    search = Search("calm", PROTOCOL, (digest,), WindSettings(), WindSettings.search_space, 1)
+    search = Search("calm", PROTOCOL, (digest,), ToySettings(noise=0.3), SPACE, 1)
     first, seconds = run_trials(home, search, (), 3, math.inf)
     assert len(first) == 3 and 0 < seconds < 60
     assert run_trials(home, search, first, 12, 0.0)[0] == first
