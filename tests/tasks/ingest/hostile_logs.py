@@ -38,7 +38,7 @@ STRAY = ['"', '""', ",", ";", "\t", "|", ":", " ", "_", "-", ".", "1", "é", "\u
 class Case:
     """An input: its bytes, and what the naive reader needs: the text before compression, or the rows of Parquet.
 
-    The layout is header, delimited, unquoted, netflix, adjacency, counted_adjacency or parquet.
+    The layout is header, delimited, netflix, adjacency, counted_adjacency or parquet.
     """
 
     layout: str
@@ -209,7 +209,7 @@ def split_delimited(case: Case, lines: list[str]) -> Iterator[Record]:
     """Split records as RFC 4180 has them, without the header."""
     lines, width = lines[case.layout == "header" :], len(case.columns)
     delimiter, quoting = case.dataset.delimiter, csv.QUOTE_MINIMAL
-    if delimiter in (",", ";", "|") and case.layout != "unquoted":
+    if delimiter in (",", ";", "|"):
         lines = BLANK_BEHIND_QUOTE.sub("", "\n".join(lines)).split("\n")
     else:
         lines, delimiter, quoting = [line.replace(delimiter, "\x01") for line in lines], "\x01", csv.QUOTE_NONE

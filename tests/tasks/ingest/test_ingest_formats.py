@@ -8,10 +8,8 @@ import pytest
 
 from oneclass.data_contracts import ContractBroken
 from oneclass.tasks.datasets import Dataset
-from oneclass.tasks.errors import OneclassError
 from oneclass.tasks.ingest import files, load
 from oneclass.tasks.ingest.stage import ingest
-from oneclass.tasks.stores.home import Home, Limits
 from tests.conftest import query_rows
 from tests.tasks.ingest.conftest import read_logs, write_file
 
@@ -60,21 +58,16 @@ GOOD = {"netflix": "7:\n10,4,2004-01-01\n", "ml-1m": "user,item,time\na,b,100000
 BAD = [
     ("netflix", "10,four,2004-01-01", "value is not a number"),
     ("netflix", "10,4,2004-02-30", "time is not a date or time"),
-    ("netflix", "10,4,2004-0:1-01", "time is not a date or time"),
     ("netflix", ",,2004-01-01", "names no user"),
     ("netflix", "10,4,2999-01-01", "time is later than the clock by over max_future_days = 1 of the data set's file"),
     ("netflix", "10,5.5,2004-01-01", "value is above value_max = 5 of the data set's file"),
     ("netflix", "1\udcff,4,2004-01-01", "not UTF-8"),
     ("netflix", "10,4,2004-01-01,5", "4 fields instead of 3"),
     ("netflix", "12:ab", "no readable MOVIE: header stands above it"),
-    ("netflix", "ab:", "no readable MOVIE: header stands above it"),
     ("ml-1m", "a,,1", "names no item"),
-    ("ml-1m", "a\udcff,b,1", "not UTF-8"),
     ("ml-1m", "x" * 5000, "1 fields instead of 3"),
     ("ml-1m", f"a,{LONG_ID}9,1000000000", "the item's id is longer than 10000 bytes"),
-    ("citeulike-a", f"1 {LONG_ID}9", "the item's id is longer than 10000 bytes"),
     ("citeulike-a", "3 1 2", "counts 3 items, but 2 follow"),
-    ("citeulike-a", "1 1 2", "counts 1 items, but 2 follow"),
 ]
 
 
@@ -97,13 +90,6 @@ def test_a_very_long_line_is_rejected(home, tmp_path, monkeypatch, longest, pack
     text = "\r\n".join(["user,item", "a,x", line, *["c,x"] * 9_000, line, "d,x", ""])
     events, rejects = read_logs(home, "ml-1m", [write_file(tmp_path / "log", packed(text.encode()))])
     assert (len(events), len(rejects)) == (9_002, 2)
-
-
-def test_memory_that_does_not_suffice_is_reported_in_one_sentence(tmp_path):
-    home = Home(tmp_path / "var", "small", Limits(threads=1, memory=30_000_000))
-    pl.DataFrame({"user": ["a", "b" * 60_000_000], "item": ["x", "y"]}).write_parquet(tmp_path / "log")
-    with pytest.raises(OneclassError, match="DuckDB needs more memory than there is"):
-        ingest(home, Dataset(name="own"), [tmp_path / "log"], "run")
 
 
 def test_replace_reads_unchanged_logs_again_by_other_kinds_and_bounds(home, tmp_path):

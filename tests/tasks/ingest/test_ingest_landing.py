@@ -128,8 +128,7 @@ def test_files_of_other_programs_and_those_put_away_are_no_input(home, dataset):
         assert query_rows(home, USERS) == [("a",)]
 
 
-@pytest.mark.parametrize("content", [UNREADABLE, BROKEN])
-@pytest.mark.parametrize("replace", [False, True])
+@pytest.mark.parametrize(("content", "replace"), [(UNREADABLE, False), (BROKEN, True)])
 def test_a_file_that_is_named_is_never_moved(home, dataset, content, replace):
     write_csv(home.landing / "ratings-1.csv", "a,x,5")
     bad = write_file(home.landing / "ratings-2.csv", content)

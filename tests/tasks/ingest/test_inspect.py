@@ -80,17 +80,13 @@ def test_kinds_are_listed_and_their_weights_left_to_a_person(inspect, tmp_path):
 @pytest.mark.parametrize(
     ("text", "arguments", "part"),
     [
-        ("user,item\n" + "".join(f"u{n},i{n}\n" for n in range(101)), [], "the first 100 records are read here."),
         ("user,item\n" + "".join(f"u{n},i{n}\n" for n in range(101)), [], "100 events of 100 users"),
-        ("1,2,x\n3,4,y\n", ["--user", "1", "--item", "2"], "2 events of 2 users"),
         ("u1\t5\ti1\n", [], "--user N --item N"),
         ("user,item,rating\n" + "a,x,good\n" * 9, [], "value is not a number"),
         ("user,item,value\na,x,1\na,y,-2\n", [], "if they are returns, set binarize.sum_values"),
         ("user,item,price\na,x,1\na,y,2\n", [], "Is price, or another column, the value of an event?"),
-        ("user,item,price\na,x,1\na,y,2\n", ["--value", "-"], "2 events of 1 users and 2 items"),
         ("user,item,Tag,Uhr\na,x,2024-03-01,9:30\n", ["--time", "Tag", "Uhr"], "from 2024-03-01 09:30:00"),
         ("user,customer,item\na,x,1\n", [], "Which column is the user?"),
-        ("user,item\na,x\n", ["--user", "who"], "None is called who"),
     ],
 )
 def test_what_is_said_and_asked(inspect, monkeypatch, text, arguments, part):

@@ -56,19 +56,6 @@ def shop(tmp_path):
     return Shop(tmp_path)
 
 
-def test_what_duckdb_reads_beside_the_data_sets_file_is_a_log(shop):
-    """What the recipes of the guide do not have: several statements, an attached database, folders `day=`."""
-    for day, user in ((1, "a"), (2, "b")):
-        (folder := shop.files / "sales" / f"day=2026-11-0{day}").mkdir(parents=True)
-        (folder / "1.csv").write_text(f"user_id,item_id\n{user},x\n")
-    with duckdb.connect(str(shop.files / "till.duckdb")) as till:
-        till.execute("create table sold as select 'a' as user_id, 'y' as item_id, timestamp '2026-11-03' as day")
-    sales = "from 'sales/*/*.csv' union all by name from till.sold"
-    query = f"attach 'till.duckdb' as till (read_only); select user_id, item_id, day as occurred_at from ({sales});"
-    expected = ["a,x,2026-11-01 00:00:00", "a,y,2026-11-03 00:00:00", "b,x,2026-11-02 00:00:00"]
-    assert shop.run_night(shop.declare(query)) == expected
-
-
 def test_a_whole_result_replaces_the_earlier_one_if_it_changed(shop):
     dataset, written = shop.declare(ORDERS), []
     for orders in ([DAY_1, DAY_1, DAY_2], [DAY_2, DAY_1, DAY_1], [DAY_2, DAY_3], []):
