@@ -44,10 +44,7 @@ def test_a_model_that_runs_out_of_memory_is_named_with_what_there_is_and_the_err
         work()
     assert is_model_error(error.value) and "MB are free of" in str(error.value)
     assert held[0]() is None
-
-
-def test_a_stage_that_runs_out_of_memory_is_nothing_of_a_model():
-    with (
+    with (  # a stage that runs out is nothing of a model
         limit_memory(ROOM),
         pytest.raises(ResourceExhausted, match="split: ran out of memory") as error,
         memory_errors.memory_errors("split"),

@@ -106,22 +106,6 @@ def test_a_fit_that_has_learned_what_is_to_be_found_is_not_begun_from(home, log_
     )
 
 
-def test_a_user_whose_only_like_is_left_out_now_begins_as_a_new_one(home, log_events):
-    """The left-out like is the one of the lowest hash, so that of some users it is the first one."""
-    once = [(f"n{user}", "once", 1) for user in range(6)]
-    log_events(draw_events(range(800)) + once)
-    first, _ = run_night(home, "first", protocol="leave_one_out")
-    log_events([(user, "then", 1) for user, _, _ in once], file_id=2)
-    fit, today = run_night(home, "second", protocol="leave_one_out")
-    users, items = (np.arange(n) for n in today.train.shape)
-    whose, column = today.parts["test"].rows[-6:], today.parts["test"].targets[-6:].indices
-    swapped = column == 30  # `once`
-    assert whose.tolist() == list(range(800, 806)) and 0 < swapped.sum() < 6
-    start = Start(load_fit(home, first), np.where(np.isin(users, whose[swapped]), -1, users), np.append(items[:31], -1))
-    expected = PairedSymbols(SETTINGS, seed=0).fit(today.train, FitOptions(start=start))
-    assert np.array_equal(load_fit(home, fit).scores(today.train), expected.scores(today.train))
-
-
 WMF_SETTINGS = MODELS["wmf"].Settings(factors=4, iterations=1)
 
 
