@@ -83,6 +83,7 @@ def test_a_name_is_the_items_column_unless_it_begins_with_user():
         "Country = 'DE'": [[True, False, False]],
         '"price.eur" > 1 or price.eur < 1': [[False, True, False]],
         "'x' in user.tags and history.users > 0": [[True, True, False], [False] * 3],
+        "coalesce(lower(country), 'x') = 'de' or starts_with(country, 'A')": [[True, True, False]],
     }
     for text, found in expected.items():
         assert catalogue.find_items(catalogue.check_condition(text, "where"), people).tolist() == found
