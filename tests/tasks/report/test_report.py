@@ -1,7 +1,6 @@
 """The report on a made-up warehouse: every cell of its tables and every point of its figures against plain SQL."""
 
 import re
-from datetime import timedelta
 from html.parser import HTMLParser
 from xml.etree import ElementTree
 
@@ -14,10 +13,10 @@ from oneclass.tasks.report import plotting, report
 from oneclass.tasks.report.figures import draw_figures
 from oneclass.tasks.report.headline import load_leaderboards
 from oneclass.tasks.report.run_tables import RunTables
-from oneclass.tasks.stores import runs, warehouse
+from oneclass.tasks.stores import warehouse
 from oneclass.tasks.stores.home import Home, Limits
 from tests.conftest import execute_statement, query_rows
-from tests.report_rows import BEFORE, BEGAN, MAIN, RUN, SEEN_ITEMS_REASON, fill_home
+from tests.report_rows import BEFORE, MAIN, RUN, SEEN_ITEMS_REASON, fill_home
 
 CHANGED = f"""
     select protocol, metric, model, score, b.value, n.value, n.value - b.value,
@@ -277,26 +276,6 @@ def test_calibration_is_drawn_as_it_is(home, figures):
         )
         np.testing.assert_array_equal(bars[reference.replace("_", " ")], rows)
     assert "the true coin is" in figures["calibration"].how.lower()
-
-
-@pytest.mark.slow
-def test_a_run_that_evaluated_nothing_is_not_the_last_run(tmp_path, home):
-    """A tune between two runs: changes are relative to the run before it, as if there had been none."""
-    other = fill_home(tmp_path)
-    with warehouse.open_warehouse(other) as connection:
-        for name, hours, state in (("a-tune", 3, "completed"), ("cut-off", 2, "failed")):
-            connection.execute(
-                "insert into operations.runs values (?, 'tune', 'small', ?, ?, ?, '{\"trials\": 9}', '0.1.0+other')",
-                [name, BEGAN - timedelta(hours=hours), BEGAN - timedelta(hours=hours, minutes=-1), state],
-            )
-        connection.execute(
-            "insert into evaluation.metrics select 'cut-off', * exclude run_id from evaluation.metrics "
-            f"where run_id = '{RUN}' and protocol = 'leave_one_out'"
-        )
-        assert runs.find_latest_evaluated(connection) == RUN
-    report(other, RUN)
-    sections = [(one.report / "index.html").read_text().split('<h2 id="changes">')[1] for one in (home, other)]
-    assert sections[0] == sections[1] and "New: mrf_dense. Gone: hpf." in sections[1]
 
 
 def test_an_empty_warehouse_says_why_nothing_is_there(tmp_path):

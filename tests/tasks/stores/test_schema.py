@@ -131,13 +131,16 @@ def test_a_migration_is_applied_whole_or_not_at_all(older, monkeypatch):
 
 
 def test_runs_are_in_the_order_that_they_were_recorded_in_whatever_the_clock_says(home):
-    for number, run_id in enumerate(("future", "now"), 1):
+    """One that evaluated nothing, or failed, is not the run before another."""
+    for number, run_id in enumerate(("future", "tune", "failed", "now"), 1):
         with runs.record_run(home, run_id, "backfill", {}), warehouse.open_warehouse(home) as connection:
             connection.execute(
                 "update operations.runs set started_at = make_timestamp(2030 - ?, 1, 1, 0, 0, 0) where run_id = ?",
                 [number, run_id],
             )
-            connection.execute("insert into evaluation.metrics values (?, 'p', 'm', 's', 'k', 1, 0, 1)", [run_id])
+            if run_id != "tune":
+                connection.execute("insert into evaluation.metrics values (?, 'p', 'm', 's', 'k', 1, 0, 1)", [run_id])
+    execute_statement(home, "update operations.runs set state = 'failed' where run_id = 'failed'")
     with warehouse.open_warehouse(home, read_only=True) as connection:
         assert runs.find_latest_evaluated(connection) == "now"
         found = warehouse.select(connection, "changes/previous_run", run_id="now")
