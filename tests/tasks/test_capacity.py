@@ -42,12 +42,6 @@ def test_a_model_that_takes_longer_than_all_others_together_is_left_out(log, is_
     assert all("CPU minutes, and those of all other models together" in reason for reason in reasons.values())
 
 
-def test_a_model_alone_is_too_large_by_memory_only():
-    assert capacity.find_large_models({"slim": MODELS["slim"].Settings()}, [SHOP], 20 * GB) == {}
-    models = {"mrf_dense": MODELS["mrf_dense"].Settings()}
-    assert "GB are free" in capacity.find_large_models(models, [SHOP], 20 * GB)["mrf_dense"]
-
-
 def test_a_named_model_is_refused_with_what_to_change():
     with pytest.raises(
         InputError,

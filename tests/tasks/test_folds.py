@@ -9,7 +9,6 @@ import pytest
 from scipy.sparse import csr_matrix
 
 from oneclass.models.blend import BlendSettings
-from oneclass.models.popularity import Popularity
 from oneclass.models.registry import MODELS
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
@@ -146,24 +145,6 @@ def test_a_small_log_judged_by_folds_equals_a_recount(evaluated_once):
         assert difference == pytest.approx(mean, abs=1e-12) and users == len(pairs)
         overlapping = 1 + 5 / 4  # over the variance of independent folds: a fold's test users over its training users
         assert error == pytest.approx(plain_error * math.sqrt(overlapping * users / (users - 1)), abs=1e-12)
-
-
-def test_the_lists_of_all_folds_are_counted_together(evaluated_once):
-    home, folds, _, _ = evaluated_once
-    shown, novelty, trained = set(), [], set()
-    for digest, _ in folds:
-        of_fold = matrices.load_split(home, digest)
-        model, test = Popularity().fit(of_fold.train), of_fold.parts["test"]
-        trained |= set(of_fold.items.tolist())
-        for row, history in zip(model.recommend(test.histories, 20)[0], test.histories, strict=True):
-            assert not set(row[row >= 0]) & set(history.indices)
-            shown |= set(of_fold.items[row[row >= 0]].tolist())
-            degrees = np.maximum(of_fold.train.sum(axis=0).A1[row[row >= 0]], 1)
-            novelty.append(np.mean(-np.log2(degrees / of_fold.train.shape[0])))
-    values = query_rows(home, "select metric, value, users from evaluation.beyond_accuracy where model = 'popularity'")
-    found = {metric: (value, users) for metric, value, users in values}
-    assert found["coverage@20"] == (pytest.approx(len(shown) / len(trained)), len(novelty))
-    assert found["novelty@20"] == (pytest.approx(np.mean(novelty)), len(novelty))
 
 
 def test_folds_are_for_logs_below_the_bound(home, likes):

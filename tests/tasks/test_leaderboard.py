@@ -4,10 +4,7 @@ import pytest
 from scipy import stats
 
 from oneclass.models.evaluation.metrics import Mean
-from oneclass.tasks import leaderboard
 from oneclass.tasks.leaderboard import LeaderboardRow, add_weaknesses, list_weaknesses
-from oneclass.tasks.report import model_tables
-from oneclass.tasks.report.warnings import collect_warnings
 
 RANKS = {
     "popularity": {"score": (0.30, 0.80)},
@@ -69,11 +66,3 @@ def test_a_mean_rank_is_below_guesses_where_the_corrected_test_says_so():
     for rank, marked in ((0.5 - 1.001 * bound, {"slim"}), (0.5 - 0.999 * bound, set())):
         rows = with_weaknesses(make_table({"slim": {"score": (0.4, rank)}, "wmf": {"score": (0.4, 0.6)}}, error=0.01))
         assert {row.model for row in rows if row.weaknesses} == marked
-
-
-def test_the_report_alarms_and_marks_the_rows():
-    rows = leaderboard.group_by_protocol(with_weaknesses(make_table()))
-    found = collect_warnings({"events": 9, "rejects": 0}, rows)
-    assert {(alarm.text, alarm.severe) for alarm in found} == {(one, "guessing" in one) for one in SENTENCES}
-    shown = model_tables.build_leaderboard(rows["strong_generalization"]).rows
-    assert {row["model"]: row["standing"] for row in shown}["wmf"] == "weak"

@@ -82,15 +82,6 @@ def start_cluster(folder: Path, protocol: str = "tcp") -> Iterator[Cluster]:
         cluster.end()
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory) -> Iterator[Cluster]:
-    """Two workers that every test of a file leaves as they are."""
-    with start_cluster(tmp_path_factory.mktemp("cluster")) as cluster:
-        cluster.worker()
-        cluster.worker()
-        yield cluster
-
-
 @pytest.fixture
 def own_cluster(tmp_path) -> Iterator[Cluster]:
     """For a test that ends processes of it."""

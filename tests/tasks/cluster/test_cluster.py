@@ -38,16 +38,6 @@ def wait_for_lines(file, count):
     return [int(line) for line in file.read_text().splitlines()]
 
 
-def test_calls_are_made_by_other_processes_and_answered_in_their_order(cluster, home):
-    with open_cluster(cluster, home) as executor:
-        pending = [executor.submit(calls.identify_worker, home, label=f"call {number}") for number in range(6)]
-        found = [call.result() for call in pending]
-        assert executor.map(calls.double_number, [(number,) for number in range(9)]) == list(range(0, 18, 2))
-    assert os.getpid() not in {process for process, _ in found}
-    assert len({process for process, _ in found}) == 2
-    assert all(threads >= 1 for _, threads in found)
-
-
 @pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGSTOP], ids=["dies", "hangs"])
 def test_a_call_whose_worker_is_gone_is_made_by_another(own_cluster, home, tmp_path, sent):
     own_cluster.worker()

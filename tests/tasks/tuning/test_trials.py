@@ -2,21 +2,18 @@
 
 import dataclasses
 import shutil
-import tomllib
 
 import numpy as np
 import optuna
 import pytest
 
-from oneclass.flows.parameters import BackfillParameters
-from oneclass.flows.settings import resolve_settings
 from oneclass.models.registry import MODELS
 from oneclass.models.settings import NumericRange
 from oneclass.tasks.errors import OneclassError
 from oneclass.tasks.evaluate.ranking import rank_part_targets
 from oneclass.tasks.stores import matrices
 from oneclass.tasks.tuning.search import Search, suggest_trial
-from oneclass.tasks.tuning.study import open_study, write_best_settings
+from oneclass.tasks.tuning.study import open_study
 from oneclass.tasks.tuning.trial import run_trial
 from oneclass.tasks.tuning.validation import load_validation
 from tests.conftest import home_in
@@ -158,29 +155,3 @@ def test_a_damaged_database_of_trials_is_reported(home, damage):
     database.write_bytes(damage or whole[: len(whole) // 2])  # cut short
     with pytest.raises(OneclassError, match=r"study\.db: is damaged \(.*Put a copy of it back"):
         open_study(home, search)
-
-
-def test_the_file_holds_the_best_settings_and_how_they_were_found(home, digests, tmp_path):
-    search = make_search(digests, noise=0.9)
-    assert write_best_settings(home, search, [], set(), 7) is None
-    study = open_study(home, search)
-    study.add_trials(run_trials(home, search, 4))
-    path = write_best_settings(home, search, study.trials, set(), 7)
-    assert path == home.tuning / "toy.toml" and not list(home.tuning.glob("*.partial"))
-    text, best = path.read_text(), study.best_trial
-    assert tomllib.loads(text) == {"toy": best.user_attrs["settings"]}
-    assert f"ndcg@100 {best.value:.4f} ± {best.user_attrs['standard_error']:.4f}" in text
-    assert f"# trial {best.number + 1}, the best of 4 trials" in text
-    assert "7 users" in text
-    assert f"began at: {study.trials[0].value:.4g}." in text
-    run = resolve_settings(BackfillParameters(dataset="demo", home=str(tmp_path), models=["toy"], config=[str(path)]))
-    assert run.models["toy"].model_dump() == best.user_attrs["settings"]
-
-
-def test_settings_outside_the_space_are_written_where_the_command_names_them(home, digests):
-    search = dataclasses.replace(make_search(digests, noise=0.1, epochs=9), space={"noise": NumericRange(0.0, 1.0)})
-    trials = run_trials(home, search, 1)
-    for fixed, expected in ((set(), {"noise": 0.1}), ({"epochs"}, {"noise": 0.1, "epochs": 9})):
-        home.tuning.mkdir(parents=True, exist_ok=True)
-        path = write_best_settings(home, search, trials, fixed, 1)
-        assert tomllib.loads(path.read_text())["toy"] == expected
