@@ -103,13 +103,6 @@ def test_a_fault_raises_an_alarm(tonight, kind):
     assert all(result.success for result in results)  # the night stands
 
 
-def test_ids_that_are_all_new_are_beyond_belief(tonight):
-    connection, log, day = tonight
-    record_night(connection, "tonight", day, type(log)(**{**vars(log), "user": log.user + 10**6}), 99)
-    broken = [one for one in check_contracts(connection, [CONTRACT], {"run_id": "tonight"}) if not one.success]
-    assert [(one.rule, one.samples[0]["figure"]) for one in broken] == [("hard_limits", "new_user_share")]
-
-
 def test_a_night_without_a_log_is_told_of_but_on_holidays(tonight):
     connection, _, day = tonight
     day += timedelta(days=7)

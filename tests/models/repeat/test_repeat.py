@@ -26,10 +26,6 @@ def fitted(returning):
     return fit_repeat(returning[0])
 
 
-def own_counts(log):
-    return np.where(log.toarray() > 0, log.toarray(), -1 / (1.0 + log.getnnz(axis=0)))
-
-
 def test_scores_are_the_probabilities_of_the_equations(returning, monkeypatch):
     log = returning[0]
     monkeypatch.setattr("oneclass.models.repeat.model.HALF_LIVES", (12.0 / 15,))
