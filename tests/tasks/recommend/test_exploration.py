@@ -1,7 +1,6 @@
 """Lists that explore: what stays, what is drawn, and the propensities, against many nights."""
 
 import numpy as np
-import pytest
 from scipy.sparse import csr_matrix
 
 from oneclass.models.numerics.constrained_top_k import Constraints
@@ -19,23 +18,6 @@ def draw_orders(seed):
     ids[3, 30:] = -1
     means = random.beta(2, 4, ids.shape).astype(np.float32)
     return ids, (means, (0.02 + 0.2 * random.random(ids.shape)).astype(np.float32))
-
-
-@pytest.mark.slow
-def test_propensities_are_the_shares_of_nights_in_which_an_item_is_shown():
-    ids, like = draw_orders(1)
-    rows, nights = np.arange(USERS), 3000
-    shown, told = np.zeros(ids.shape), np.full(ids.shape, np.nan)
-    for night in range(nights):
-        picks, propensities = pick_items(EXPLORES._replace(night=night), ids, like, rows, N, NOBODY)
-        assert (np.diff(picks, axis=1) > 0).all() and (picks[:, :6] == np.arange(6)).all()
-        np.add.at(shown, (rows[:, None], picks), 1)
-        told[rows[:, None], picks] = propensities
-    share, error = shown / nights, np.sqrt(0.25 / nights)
-    assert (told[:, :6] == 1).all()
-    assert np.nanmax(np.abs(share - told)) < 4.5 * error
-    assert np.isnan(told[3, 30:]).all()
-    assert (np.nan_to_num(told).sum(axis=1) <= N + 1e-6).all()
 
 
 def test_pinned_items_stay_and_short_lists_are_padded():

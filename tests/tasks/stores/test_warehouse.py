@@ -124,17 +124,10 @@ def test_openings_of_a_process_share_the_warehouse_and_the_last_one_closes_it(ho
                 assert connection.execute("select count(*) from raw.rejects").fetchone() == (2,)
         reject_line(outer)
         assert not other_program_writes(home)
+        refuses, hasty = pytest.raises(InputError, match="holds the warehouse"), replace(home.limits, patience=0.05)
+        with refuses, warehouse.open_warehouse(replace(home, limits=hasty), read_only=True):
+            pass
     assert other_program_writes(home)
-
-
-def test_a_warehouse_open_for_writing_is_not_opened_otherwise(home):
-    hasty = replace(home, limits=replace(home.limits, patience=0.05))
-    with (
-        warehouse.open_warehouse(home),
-        pytest.raises(InputError, match="holds the warehouse"),
-        warehouse.open_warehouse(hasty, read_only=True),
-    ):
-        pass
 
 
 def test_the_limits_hold_and_a_spill_leaves_no_file(home, tmp_path):
