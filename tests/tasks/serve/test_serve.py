@@ -10,10 +10,9 @@ import socket
 import subprocess
 import threading
 import time
-import urllib.error
 import urllib.parse
-import urllib.request
 
+import httpx
 import pytest
 import uvicorn
 
@@ -52,13 +51,8 @@ def serve_home(home, rules=None, **options):
 
 def get_json(address, path, **query):
     """(status, JSON)."""
-    asked = f"{address}{path}?{urllib.parse.urlencode(query, doseq=True)}"
-    try:
-        with urllib.request.urlopen(asked, timeout=30) as answer:
-            return answer.status, json.load(answer)
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.code, json.load(error)
+    answer = httpx.get(f"{address}{path}", params=query, timeout=30)
+    return answer.status_code, answer.json()
 
 
 def wait_for_health(address, wanted):
@@ -77,12 +71,11 @@ def test_the_report_of_the_last_run_is_served(served):
     home.report.mkdir()
     for text in ("one run", "the next"):
         (home.report / "index.html").write_text(f"<p>{text}")
-        with urllib.request.urlopen(f"{address}/report") as page:
-            assert page.read().decode() == f"<p>{text}" and page.headers.get_content_type() == "text/html"
+        page = httpx.get(f"{address}/report", follow_redirects=True)
+        assert page.text == f"<p>{text}" and page.headers["content-type"].startswith("text/html")
     (home.report / "runs").mkdir()
     (home.report / "runs" / "2026-11-26_0300.html").write_text("<p>earlier")
-    with urllib.request.urlopen(f"{address}/report/runs/2026-11-26_0300.html") as page:
-        assert page.read().decode() == "<p>earlier"
+    assert status_of(f"{address}/report/runs/2026-11-26_0300.html") == (200, b"<p>earlier")
     assert get_json(address, "/report/runs/2026-11-25_0300.html")[0] == 404
     assert get_json(address, "/report/runs/..%2F..%2Findex.html")[0] == 422
 
@@ -127,13 +120,8 @@ def test_a_publication_that_cannot_be_read_leaves_the_old_one_answering(served, 
 
 def status_of(address, method="GET", **headers):
     """(status, body) of a request with these headers."""
-    request = urllib.request.Request(address, method=method, headers=headers)
-    try:
-        with urllib.request.urlopen(request, timeout=30) as answer:
-            return answer.status, answer.read()
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.code, error.read()
+    answer = httpx.request(method, address, headers=headers, timeout=30)
+    return answer.status_code, answer.content
 
 
 def test_only_requests_under_a_name_of_the_server_are_answered(served):
