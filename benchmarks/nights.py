@@ -3,39 +3,17 @@
     python -m benchmarks.nights [--repeats 3] [--set demo.users=300 demo.items=200 demo.likes=6000]
 
 Each run is the README's command in a process of its own. A run before them compiles the kernels. CPU seconds are those
-of the run with all processes that it starts, Prefect's temporary server among them; a permanent server, which this
-command starts for the last row, is not counted. Prints the least and the median of the repeats.
+of the run with all processes that it starts, Prefect's temporary server among them. Prints the least and the median of
+the repeats.
 """
 
-import socket
 import statistics
-import subprocess
-import sys
 import tempfile
-import time
-import urllib.request
 from pathlib import Path
 
 import numpy as np
 
 from benchmarks.common import parse_options, print_head, print_row, run_command
-
-
-def start_server(folder: Path) -> tuple[subprocess.Popen, str]:
-    """Start a Prefect server on a free port and wait until it answers."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = str(free.getsockname()[1])
-    command = [sys.executable, "-m", "prefect", "server", "start", "--port", port, "--no-ui"]
-    with (folder / "server.log").open("wb") as log:
-        server = subprocess.Popen(command, stdout=log, stderr=log)
-    for _ in range(600):
-        try:
-            urllib.request.urlopen(f"http://127.0.0.1:{port}/api/health", timeout=1).close()
-            return server, f"http://127.0.0.1:{port}/api"
-        except OSError:
-            time.sleep(0.2)
-    server.terminate()
-    raise SystemExit("the Prefect server does not answer")
 
 
 def write_ratings(file: Path, seed: int) -> Path:
@@ -62,13 +40,6 @@ def main() -> None:
         measure("before")
         costs = {"first": [measure(f"home-{number}") for number in range(options.repeats)]}
         costs["nothing new"] = [measure("home-0") for _ in range(options.repeats)]
-        server, environment["PREFECT_API_URL"] = start_server(folder)
-        try:
-            costs["nothing new, a server that stays"] = [measure("home-0") for _ in range(options.repeats)]
-        finally:
-            server.terminate()
-            server.wait()
-        environment["PREFECT_API_URL"] = ""
         new = [write_ratings(folder / f"new-{number}.txt", number) for number in range(options.repeats)]
         costs["one new file of 3,000 lines"] = [measure("home-0", "--source", file) for file in new]
     print_head(["run", "CPU s, least", "median"])
