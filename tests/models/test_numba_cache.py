@@ -191,3 +191,16 @@ def test_a_kernel_shares_no_machine_code_with_what_was_compiled_before_it():
     parts = [one for one in made.library._final_module.functions if "gufunc" in one.name]
     assert parts, "numba no longer puts the body of a loop into its kernel: is models/numba_cache.py still needed?"
     assert [one.linkage for one in parts if not one.is_declaration] == [Linkage.internal] * len(parts)
+
+
+def test_signatures_compiled_at_once_keep_machine_code_of_their_own(tmp_path):
+    for attempt in range(30):
+        name = f"kernel-{attempt}"
+
+        def save(key, name=name):
+            caching.IndexDataCacheFile(str(tmp_path), name, "stamp").save(key, f"code of {key}")
+
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(save, "abcd"))
+        kept = caching.IndexDataCacheFile(str(tmp_path), name, "stamp")
+        assert [kept.load(key) for key in "abcd"] == [f"code of {key}" for key in "abcd"]

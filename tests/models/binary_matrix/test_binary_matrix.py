@@ -256,3 +256,44 @@ def test_the_maximum_is_that_of_updates_by_turns(scale, z, variance):
         mean, own = by_turns(items, row, z, variance, 3000)
         np.testing.assert_allclose(means[user], mean, rtol=2e-3, atol=2e-3 * np.abs(mean).max())
         np.testing.assert_allclose(variances[user], own, rtol=2e-3)
+
+
+def test_the_natural_gradient_is_the_gradient_of_the_bound():
+    """dL/dE[u] and dL/dE[u^2] are eta* - eta, so dL/dm = (h* - h) - (P* - P) m and dL/dv = -(P* - P) / 2.
+
+    With all of a row's entries and c = 1, h* and P* are the sums of the maximizers; at eta* = eta the bound
+    is stationary.
+    """
+    x = draw_matrix(8, 6, 0.4).toarray()
+    q = BinaryMatrixPosterior.start(csr_matrix(x), SETTINGS, 1)
+    steps = start_inference(csr_matrix(x))
+    steps.q = q
+    steps.minibatch(100)
+    dense, step = Dense(q, SETTINGS), 1e-5
+    for side, y in ((dense, x), (dense.transposed(), x.T)):
+        for i, d in np.ndindex(side.u.shape):
+            best = [side.row_maximizer(y, i, j, 1.0) for j in range(y.shape[1])]
+            natural = sum(b[0][d] for b in best)
+            extra = (y.shape[1] - 1) / side.settings.user_variance  # the prior is counted once
+            change = sum(b[1][d] for b in best) - extra - 1 / side.u_var[i, d]
+            slope_of_mean = natural - side.u[i, d] / side.u_var[i, d] - change * side.u[i, d]
+            exact = {"u": slope_of_mean, "u_var": -change / 2}
+            for name, slope in exact.items():
+                array = getattr(side, name)
+                array[i, d] += step
+                above = side.bound(y)
+                array[i, d] -= 2 * step
+                assert (above - side.bound(y)) / (2 * step) == pytest.approx(slope, rel=1e-4, abs=1e-4)
+                array[i, d] += step
+
+
+def test_less_noise_wants_larger_minibatches(monkeypatch):
+    monkeypatch.setattr("oneclass.models.binary_matrix.inference.LEAST_BATCH", 10)
+    sizes = []
+    for theta_delta in (4.0, 1.0):
+        monkeypatch.setattr("oneclass.models.binary_matrix.inference.THETA_DELTA", theta_delta)
+        steps = start_inference(draw_matrix(200, 80))
+        for _ in range(60):
+            steps.minibatch(1000)
+        sizes.append(steps.q.progress[1])
+    assert sizes[1] / sizes[0] == pytest.approx(4, rel=0.01)

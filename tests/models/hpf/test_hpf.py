@@ -203,3 +203,33 @@ def test_of_several_starts_the_fit_with_the_highest_bound_is_kept():
         np.testing.assert_array_equal(found._arrays()[name], array)
     np.testing.assert_array_equal(found.scores(matrix), alone[best].scores(matrix))
     assert numbers == sorted(numbers) and numbers[-1] <= 5 * several.max_iterations
+
+
+def test_every_block_is_a_stationary_point_of_the_bound():
+    """Central differences in the logarithm of each number, next to the curvature that they meet."""
+    matrix = draw_counts(users=8, items=6, density=0.4, seed=2)
+    dense = Dense(matrix, start_ascent(matrix), SETTINGS)
+    step = 1e-4
+    for block, names in {
+        "gamma": ("gamma", "gamma_rate"),
+        "kappa": ("kappa",),
+        "lambda": ("lam", "lam_rate"),
+        "tau": ("tau",),
+        "phi": ("phi",),
+    }.items():
+        dense.update(block)
+        middle = dense.bound()
+        for name in names:
+            array = getattr(dense, name)
+            for place in list(np.ndindex(array.shape))[:24]:
+                if name == "phi" and dense.y[place[:2]] == 0:
+                    continue
+                values = []
+                for factor in (np.exp(step), np.exp(-step)):
+                    moved = array.copy()
+                    moved[place] *= factor
+                    setattr(dense, name, moved / moved.sum(axis=2, keepdims=True) if name == "phi" else moved)
+                    values.append(dense.bound())
+                setattr(dense, name, array)
+                assert max(values) <= middle + 1e-9
+                assert values[0] - values[1] == pytest.approx(0, abs=1e-2 * (2 * middle - sum(values)) + 1e-9)

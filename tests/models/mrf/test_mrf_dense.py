@@ -98,3 +98,12 @@ def test_contributions_and_the_offset_make_up_the_score(settings, long_tailed):
         added = model.contributions(long_tailed[user], np.array([item]))
         assert added.dtype == np.float32 and added.shape == (long_tailed[user].nnz, 1)
         np.testing.assert_allclose(added.sum() + model.offset[item], scores[user, item], atol=1e-5)
+
+
+def test_the_ridge_regression_of_eq_3_is_at_its_minimum(long_tailed):
+    """Off the diagonal, X'(X - X B) = l2 B: the gradient vanishes."""
+    likes = long_tailed.toarray().astype(float)
+    weights = fit_model(long_tailed, alpha=0.0, l2=40.0, centred=False).weights.astype(float)
+    gradient = likes.T @ (likes - likes @ weights) - 40.0 * weights
+    np.fill_diagonal(gradient, 0)
+    assert np.abs(gradient).max() < 2e-3
