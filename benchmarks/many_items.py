@@ -16,7 +16,7 @@ from pathlib import Path
 import duckdb
 
 from benchmarks.common import print_head, print_row, run_command
-from oneclass.tasks.demo.story import DemoSettings, make_demo
+from oneclass.tasks.demo import DemoSettings, make_demo
 from oneclass.tasks.stores.home import Home
 
 USERS_PER_ITEM, LIKES_PER_ITEM, SEED = 166_666 / 195_795, 1_850_000 / 195_795, 7

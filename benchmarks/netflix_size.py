@@ -19,8 +19,8 @@ from unittest.mock import patch
 import numpy as np
 
 from benchmarks.common import print_head, print_row, run_command
-from oneclass.tasks.demo import story
-from oneclass.tasks.demo.story import DemoSettings, make_demo
+from oneclass.tasks import demo as story
+from oneclass.tasks.demo import DemoSettings, make_demo
 from oneclass.tasks.stores.home import Home
 
 USERS, ITEMS, LIKES, LIKE_SHARE, HELD_OUT_USERS, SEED = 480_189, 17_770, 56_919_190, 0.5665, 40_000, 7

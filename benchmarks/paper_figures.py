@@ -30,7 +30,7 @@ from oneclass.models.registry import MODELS
 from oneclass.tasks.evaluate.calibration import sample_likes
 from oneclass.tasks.evaluate.ranking import group_ranks_by_degree, rank_targets_by_score, target_degrees
 from oneclass.tasks.report import figures, plotting
-from oneclass.tasks.report.run_tables import Row, group_rows
+from oneclass.tasks.report.tables import Row, group_rows
 from oneclass.tasks.stores import fits, matrices, runs, warehouse
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.stores.matrices import SplitMatrices
@@ -149,7 +149,7 @@ def print_lines(title: str, lines: Mapping[str, list[Row]], value: str = "mean_r
     cells = {
         name: {(row["degree_low"], row["degree_high"]): row[value] for row in rows} for name, rows in lines.items()
     }
-    every = ["all", *(figures.weighted_mean(rows, value) for rows in lines.values())]
+    every = ["all", *(_weighted_mean(rows, value) for rows in lines.values())]
     print_table(title, header, [every, *([f"{low}-{high}", *(cells[name].get((low, high), "") for name in lines)]
                                          for low, high in bins)])  # fmt: skip
 
@@ -198,7 +198,7 @@ def draw_random_graph(run: FinishedRun) -> None:
             with_likes = [row for row in rows if row["degree_high"]]
             colour = plotting.LIGHT_COLOURS["blue" if score == "like" else "green"]
             name, title = f"random_graph_spread-{side}-{score}", f"{called}, r = 1/2, by {side} degree"
-            run.save(figures.draw_percentile_bands(name, title, title, side, colour, with_likes))
+            run.save(_draw_percentile_bands(name, title, side, colour, with_likes))
             columns = ("mean_rank", "p05", "p25", "p50", "p75", "p95")
             print_table(f"Random graph, Figure 7: ranks by {title}", ["degree", *columns],
                         [[f"{row['degree_low']}-{row['degree_high']}", *(row[name] for name in columns)]
@@ -355,6 +355,25 @@ def main(arguments: list[str] | None = None) -> None:
     with plotting.plot_style():
         for paper in options.papers:
             PAPERS[paper](run)
+
+
+def _draw_percentile_bands(name: str, title: str, side: str, colour: str, rows: list[Row]) -> plotting.Panel:
+    """Draw the bands p05 to p95 and p25 to p75 of each bin, the median and the mean."""
+    panel = plotting.new_panel(name, title, width=3.0, height=2.4)
+    axes, degrees = panel.axes, figures.bin_centres(rows)
+    for low, high, alpha in (("p05", "p95", 0.16), ("p25", "p75", 0.34)):
+        ends = figures.column_values(rows, low), figures.column_values(rows, high)
+        axes.fill_between(degrees, *ends, color=colour, alpha=alpha, linewidth=0)
+    axes.plot(degrees, figures.column_values(rows, "p50"), color=colour)
+    axes.plot(degrees, figures.column_values(rows, "mean_rank"), color=colour, linestyle=(0, (3, 2)), linewidth=1.1)
+    figures.set_rank_axes(panel, rows, side)
+    axes.set(title=title, ylabel="rank", ylim=(0, 1.02))
+    return panel
+
+
+def _weighted_mean(rows: list[Row], value: str) -> float:
+    """Return the mean of a column over the edges of bins."""
+    return float(np.average(figures.column_values(rows, value), weights=figures.column_values(rows, "edges")))
 
 
 if __name__ == "__main__":

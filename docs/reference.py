@@ -14,7 +14,6 @@ from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from oneclass import sql
 from oneclass.data_contracts import contracts
 from oneclass.flows import commands
 from oneclass.flows.parameters import describe_parameters
@@ -171,10 +170,9 @@ def _tables() -> Iterator[str]:
             if columns:
                 yield _table(("column", "type", "meaning"), columns)
     yield "### published.duckdb\n\nFor readers: `<home>/<dataset>/published/published.duckdb`\n"
-    heads = {name: re.match(r"(?:--.*\n)+", sql.statement(name))[0] for name in files.PUBLISHED_TABLES}
-    yield _table(
-        ("table", "rows"), ((_code(name.partition("/")[2]), _one_row(heads[name])) for name in files.PUBLISHED_TABLES)
-    )
+    rows = {table.partition(".")[2]: f"one row is {contract.row}" for table, contract in described.items()}
+    rows |= {name: head[0] for name, query in files.PUBLISHED_TABLES.items() if (head := re.match("(--.*\n)+", query))}
+    yield _table(("table", "rows"), ((_code(name), _one_row(rows[name])) for name in files.PUBLISHED_TABLES))
 
 
 def _one_row(comment: str) -> str:

@@ -120,7 +120,7 @@ def _load_settings(dataset_home: "Home") -> dict[str, Any] | None:
     if not dataset_home.warehouse.exists():
         return None
     with runs.lock_data_set(dataset_home), warehouse.open_warehouse(dataset_home) as connection:
-        rows = warehouse.select(connection, "runs/evaluated_settings")["settings"].to_list()
+        rows = runs.list_evaluated_settings(connection)
     settings = [json.loads(text) for text in rows]
     whole = [of_run for of_run in settings if set(of_run["protocols"]) - {"given"}]
     return next(iter([*whole, *settings]), None)

@@ -18,15 +18,15 @@ from oneclass.flows.run_hooks import check_home, notify_startup_failure, prepare
 from oneclass.flows.settings import ModelSettings, RunSettings, resolve_settings
 from oneclass.flows.train_and_publish import ModelRun
 from oneclass.tasks import capacity, cluster, leaderboard, memory_errors
+from oneclass.tasks.binarize.aggregate import LikeSelection
 from oneclass.tasks.binarize.stage import binarize_task
-from oneclass.tasks.binarize.weights import LikeSelection
-from oneclass.tasks.demo.story import make_demo
+from oneclass.tasks.demo import make_demo
 from oneclass.tasks.diagnose import diagnose_task
 from oneclass.tasks.errors import InputError, ModelsFailed, OneclassError
 from oneclass.tasks.ingest import file_registry
 from oneclass.tasks.ingest.sources import scan_logs
 from oneclass.tasks.ingest.stage import ingest_task
-from oneclass.tasks.orchestration import artifacts, reconcile
+from oneclass.tasks.orchestration import artifacts
 from oneclass.tasks.orchestration.notifications import send_notifications
 from oneclass.tasks.orchestration.progress import format_duration
 from oneclass.tasks.protocols import PROTOCOLS, choose_publish_protocol, list_splits
@@ -79,14 +79,14 @@ def nightly_retrain(given: NightlyRetrainParameters) -> Published | State:
         logger.warning("%s: %s", run.dataset.name, why)
         artifacts.tag_flow_run(run.dataset.name, "cancelled")
         send_notifications(
-            run.notify, dataset=run.dataset.name, run_id=reconcile.current_run_id(), state="cancelled", text=why
+            run.notify, dataset=run.dataset.name, run_id=artifacts.current_run_id(), state="cancelled", text=why
         )
         return Cancelled(message=why)
     return run_pipeline(run, NIGHTLY_DEPLOYMENT)
 
 
 def _resolve_settings(given: RunParameters) -> RunSettings:
-    with notify_startup_failure(given, reconcile.current_run_id()):
+    with notify_startup_failure(given, artifacts.current_run_id()):
         return resolve_settings(given.to_backfill())
 
 
@@ -110,7 +110,7 @@ def _reason_to_skip(run: RunSettings) -> str | None:
 
 def run_pipeline(run: RunSettings, flow_name: str) -> Published:
     """Run every stage in order. Stages exchange names and digests, never data."""
-    run_id, started, name = reconcile.current_run_id(), time.perf_counter(), run.dataset.name
+    run_id, started, name = artifacts.current_run_id(), time.perf_counter(), run.dataset.name
     plan = f"{len(run.models)} models ({', '.join(run.models)}) under {' and '.join(run.protocols)}; seed {run.seed}"
     logger.info("%s: %s, %d threads, in %s", name, plan, run.home.limits.threads, run.home.folder)
     with contextlib.ExitStack() as stack:
@@ -198,7 +198,7 @@ def run_context(run: RunSettings, run_id: str, flow_name: str) -> Generator[None
         signals.register_run(run.home, run_id),
         runs.record_run(run.home, run_id, flow_name, run.describe()) as earlier,
     ):
-        reconcile.reconcile_runs(earlier)
+        artifacts.reconcile_runs(earlier)
         # The publication was damaged, and an earlier one stands in its place.
         if run.home.published.resolve() != standing:
             run_after(run.home, run_id, run.publish.after)

@@ -28,7 +28,7 @@ def promote(given: PromoteParameters) -> str:
     """Show the current publication, the others and the last decisions; publish another model, or roll back."""
     from oneclass.flows import prefect_server
     from oneclass.tasks import home_page
-    from oneclass.tasks.orchestration import reconcile
+    from oneclass.tasks.orchestration import artifacts
     from oneclass.tasks.publish import manual
     from oneclass.tasks.settings import check_model
     from oneclass.tasks.stores import runs
@@ -44,7 +44,7 @@ def promote(given: PromoteParameters) -> str:
         run_id = str(uuid.uuid4())
         with runs.record_run(dataset_home, run_id, "promote", vars(given)) as earlier:
             if not prefect_server.explain_unreachable():  # otherwise the next night does
-                reconcile.sync_run_states(earlier)
+                artifacts.sync_run_states(earlier)
             if given.model is not None:
                 manual.promote_model(dataset_home, run_id, given.model)
             else:

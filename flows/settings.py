@@ -18,7 +18,7 @@ from oneclass.tasks import datasets
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.capacity import LARGE_CATALOGUE_MODELS
 from oneclass.tasks.datasets import Dataset
-from oneclass.tasks.demo.story import DemoSettings
+from oneclass.tasks.demo import DemoSettings
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.ingest.landing import IngestSettings
 from oneclass.tasks.metric_registry import choose_metrics

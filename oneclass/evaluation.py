@@ -22,9 +22,9 @@ from oneclass.models.numerics.threads import kernel_threads
 from oneclass.models.settings import ModelSettings, SearchSpace
 from oneclass.splits import as_splits, read_interactions
 from oneclass.tasks import memory_errors
+from oneclass.tasks.binarize.aggregate import LikeSelection
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import rewrite_interactions
-from oneclass.tasks.binarize.weights import LikeSelection
 from oneclass.tasks.errors import InputError, OneclassError
 from oneclass.tasks.evaluate import stage
 from oneclass.tasks.evaluate.jobs import PendingEvaluation, evaluate_in_process
@@ -32,7 +32,6 @@ from oneclass.tasks.evaluate.own_metrics import IdsByIndex, add_own_metrics, loa
 from oneclass.tasks.evaluate.tables import RankedList, compare_lists
 from oneclass.tasks.metric_registry import OwnMetric
 from oneclass.tasks.protocols import PROTOCOLS, find_validation_splits, list_splits
-from oneclass.tasks.split.features import Features
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import SplitPlan, rewrite_splits
 from oneclass.tasks.stores import warehouse
@@ -187,7 +186,7 @@ def _split(
             pl.Series(texts, dtype=pl.String).cast(schema[name])
             for name, texts in zip(("user_id", "item_id"), load_ids(connection), strict=True)
         ]
-        rewrite_splits(connection, plan, keep, Features(encode_attributes(tables[0].items, ids[1])))
+        rewrite_splits(connection, plan, keep, encode_attributes(tables[0].items, ids[1]))
     if not list_splits(protocol, kept):
         raise ValueError(f"{protocol}: no edge is left to train on; the interactions are too few for this protocol")
     return kept, IdsByIndex(*(of_side.to_list() for of_side in ids))

@@ -13,11 +13,11 @@ select
     count(*) filter (where is_inside and counts) as likes
 from counted
 
--- name: events_at_threshold
--- One row per event that counts as a like by its own value.
+-- name: events_by_value
+-- One row per event whose own value compares so with the threshold.
 select *, (file_id << 40) | line_number as position, null::decimal(38, 9) as weight
 from raw.events
-where value >= $threshold
+where value {comparison} $threshold
   and ($since is null or occurred_at >= $since)
   and ($until is null or occurred_at::date <= $until)
 
@@ -77,11 +77,6 @@ select
 from liked
 group by user_id, item_id
 having bool_or(is_liked)
-
--- name: highest_sum
--- One row: the highest sum of a pair's weights, null where no event counts.
-select max(total) as highest
-from (select sum(weight)::double as total from weighted_events group by user_id, item_id)
 
 -- name: codes
 -- One row per {side} that has a like, numbered from 0 in order of first appearance: a code that is cheaper than its id.
@@ -152,13 +147,6 @@ select
     position & 1099511627775 as first_line,
     weight
 from folded
-
--- name: events_below_threshold
--- One row per event that is no like by its own value.
-from raw.events
-where value < $threshold
-  and ($since is null or occurred_at >= $since)
-  and ($until is null or occurred_at::date <= $until)
 
 -- name: observed_negatives
 -- indexed.observed_negatives: one row per pair of a kept user and a kept item with an event that is no like by itself (where

@@ -251,3 +251,82 @@ where events.file_id = later_id
 group by all
 order by lines desc, later.path
 limit 1
+
+-- name: sizes
+-- One row: the size of the events that were read, their span, and how much of them is repeated.
+with pairs as (
+    select user_id, item_id, count(*) as events from raw.events group by all
+)
+select
+    (select count(*) from raw.events) as events,
+    (select count(*) from raw.rejects) as rejects,
+    (select count(distinct user_id) from raw.events) as users,
+    (select count(distinct item_id) from raw.events) as items,
+    (select count(*) from pairs) as pairs,
+    (select min(value) from raw.events) as lowest,
+    (select max(value) from raw.events) as highest,
+    (select min(occurred_at) from raw.events) as first_at,
+    (select max(occurred_at) from raw.events) as last_at
+
+-- name: reject_reasons
+-- One row per reason for which lines were rejected: how many, and the first of them.
+select reason, count(*) as lines, min(line_number) as line_number, arg_min(line, line_number) as line
+from raw.rejects
+group by reason
+order by lines desc, reason
+
+-- name: newest
+-- One row: the newest time of the events that the query gave, or of all if it gave none, and the highest number of the
+-- files with its new rows. A time later than its reading does not say how far the logs were read.
+with read as (
+    select
+        if(occurred_at <= ingested_at, occurred_at, null) as occurred_at,
+        regexp_matches(path, '(^|/)source(-\d+)?\.parquet$') as is_landed,
+        try_cast(regexp_extract(path, '(^|/)source-(\d{6,})\.parquet$', 2) as bigint) as number
+    from raw.events
+    join operations.log_files using (file_id)
+)
+select
+    if(bool_or(is_landed), max(occurred_at) filter (where is_landed), max(occurred_at)) as newest,
+    coalesce(max(number), 0) as number
+from read
+
+-- name: new_rows
+-- One row per row of `fetched` that is not in `landed`, as often as it is there more.
+with before as (
+    select {cells}
+    from (from fetched where false union all by name from landed)
+)
+from fetched
+except all
+from before
+where hash(before) in (select hash(fetched) from fetched)
+order by all
+
+-- name: current_attributes
+-- One row at most: of the current table of attributes of a side, the digest of its file, its columns but the ids with their
+-- types, what separates the names in a cell, and the bound of its share of empty cells.
+select sha256, columns, types, separator, max_missing_share
+from operations.attribute_tables
+where side = $side and is_current
+
+-- name: attribute_cells
+-- One row per cell of the current table of attributes of a side.
+select id, name, value
+from raw.attributes
+where side = $side
+order by id
+
+-- name: described_ids
+-- One row: how many ids the log has of a side, how many of them its current table has, and an id that it lacks.
+with ids as (
+    select distinct {side}_id as id from raw.events
+), described as (
+    select distinct id from raw.attributes where side = '{side}'
+)
+select
+    count(described.id) as known,
+    count(*) as ids,
+    min(ids.id) filter (described.id is null) as example
+from ids
+left join described using (id)

@@ -13,16 +13,8 @@ with lists as (
       and protocol = $protocol
       and metric = $metric
       and list_contains($models, model)
-), of_protocol as (
-    select *
-    from evaluation.comparisons
-    where run_id = $run_id and protocol = $protocol and metric = $metric
 ), pairs as (
-    select model, score, other_model, other_score, difference, standard_error
-    from of_protocol
-    union all
-    select other_model, other_score, model, score, -difference, standard_error
-    from of_protocol
+    from evaluation.pairs where run_id = $run_id and protocol = $protocol and metric = $metric
 )
 select
     lists.model,
@@ -129,13 +121,7 @@ with main(protocol, metric, place) as (
     from found
     where place = 0
 ), pairs as (
-    select protocol, metric, model, score, other_model, other_score, difference, standard_error, p_value
-    from evaluation.comparisons
-    where run_id = $run_id
-    union all
-    select protocol, metric, other_model, other_score, model, score, -difference, standard_error, p_value
-    from evaluation.comparisons
-    where run_id = $run_id
+    from evaluation.pairs where run_id = $run_id
 ), against_best as (
     select
         pairs.protocol,
@@ -181,13 +167,8 @@ order by list_position($protocols, protocol), list_place, place
 with main(protocol, metric) as (
     select unnest($protocols::varchar[]), unnest($metrics::varchar[])
 )
-select protocol, metric, other_model as model, other_score as score, p_value
-from evaluation.comparisons
-join main using (protocol, metric)
-where run_id = $run_id and model = 'popularity'
-union all
 select protocol, metric, model, score, p_value
-from evaluation.comparisons
+from evaluation.pairs
 join main using (protocol, metric)
 where run_id = $run_id and other_model = 'popularity'
 
@@ -196,12 +177,3 @@ where run_id = $run_id and other_model = 'popularity'
 select protocol, model, score, value, standard_error, users
 from evaluation.metrics
 where run_id = $run_id and metric = $metric
-
--- name: fits
--- One row per fit of the run and of the run whose evaluation is published.
-select distinct
-    model,
-    digest
-from operations.model_fits
-where run_id in ($run_id, $evaluated)
-order by all

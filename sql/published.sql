@@ -1,35 +1,3 @@
--- name: metrics
--- One row per protocol, model, score and metric of the run.
-from evaluation_of_run
-order by all
-
--- name: comparisons
--- One row per protocol, metric and pair of ranked lists of the run.
-select * exclude (run_id)
-from evaluation.comparisons
-where run_id = $run_id
-order by all
-
--- name: lists
--- One row per list for everybody, category, window and rank, best first.
-from published.lists
-order by list, category nulls first, window_days, rank
-
--- name: recommendations
--- One row per user and rank, by user and best first.
-from published.recommendations
-order by user_id, rank
-
--- name: placements
--- One row per placement, user and rank, by placement and user and best first.
-from published.placements
-order by placement, user_id, rank
-
--- name: exploration
--- One row per list that explores and rank, by user and best first; only where such lists are published.
-from published.exploration
-order by user_id, rank
-
 -- name: users
 -- One row per user of the logs: their index (null where nothing of theirs counts as a like), and how many events of
 -- theirs are in the logs.
@@ -54,8 +22,8 @@ select
     item_index,
     item_id,
     users
-from indexed.items
-join (select item_index, count(*) as users from indexed.interactions group by item_index) using (item_index)
+from curated.items
+where users > 0
 order by item_index
 
 -- name: histories
@@ -73,17 +41,10 @@ order by user_index, item_index
 select
     item_id,
     title,
-    coalesce(users, 0)::integer as users
-from (from indexed.items union all from indexed.new_items)
-left join (select item_index, count(*) as users from indexed.interactions group by item_index) using (item_index)
+    users::integer as users
+from curated.items
 left join item_titles using (item_id)
 order by item_index
-
--- name: model_users
--- One row per user who likes anything, by index: the rows of the matrix of every edge.
-select user_id
-from indexed.users
-order by user_index
 
 -- name: named_lists
 -- One row per row of `{lists}`, as it is and in its order, with the title of the item and those of the items that explain it;

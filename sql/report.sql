@@ -18,11 +18,7 @@ select
     (select coalesce(sum(events), 0)::bigint from operations.log_files) as events,
     (select coalesce(sum(rejects), 0)::bigint from operations.log_files) as rejects,
     arrived.*,
-    edges.likes,
-    edges.users,
-    edges.items,
-    edges.first_at,
-    edges.last_at
+    edges.*
 from operations.runs as run, (
     select
         count(*) as likes,
@@ -43,16 +39,6 @@ from operations.runs as run, (
         and runs.rowid > coalesce((select place from before), -1)
 ) as arrived
 where run.run_id = $run_id
-
--- name: standing
--- One row at most: the list that stands as published, written model/score, and when its recommendations were made.
-select
-    challenger as list,
-    decided_at as made_at
-from operations.promotions
-where promoted
-order by rowid desc
-limit 1
 
 -- name: log_files
 -- One row per log file that was ingested, newest first.
@@ -173,56 +159,6 @@ with runs as (
 from nights
 order by night
 
--- name: metrics
--- One row per protocol, model, score and metric of one run.
-select
-    protocol,
-    model,
-    score,
-    metric,
-    value,
-    standard_error,
-    users
-from evaluation.metrics
-where run_id = $run_id
-order by protocol, model, score, metric
-
--- name: beyond_accuracy
--- One row per protocol, model, score and metric of the first recommendations to the test users of one run.
-select
-    protocol,
-    model,
-    score,
-    metric,
-    value,
-    standard_error,
-    users
-from evaluation.beyond_accuracy
-where run_id = $run_id
-order by protocol, model, score, metric
-
--- name: strata
--- One row per protocol, model, score, metric and stratum of users or items of one run.
-select
-    protocol,
-    model,
-    score,
-    metric,
-    strata,
-    stratum,
-    least,
-    most,
-    value,
-    standard_error,
-    users,
-    targets
-from evaluation.strata
-where run_id = $run_id
-order by
-    protocol,
-    strata,
-    list_position(['high', 'middle', 'low'], stratum) desc
-
 -- name: considered
 -- One row per protocol and model of one run that held-out considered pairs were judged by, its metrics side by side.
 select
@@ -240,33 +176,6 @@ from evaluation.considered
 where run_id = $run_id
 group by protocol, model
 order by protocol, auc desc
-
--- name: ranks_by_degree
--- One row per side, model, score and bin of training degrees of one run.
-select
-    side,
-    model,
-    score,
-    degree_low,
-    degree_high,
-    edges,
-    mean_rank
-from evaluation.ranks_by_degree
-where run_id = $run_id
-order by side desc, model, score, degree_low
-
--- name: calibration
--- One row per model, reference and bin of the like probability of one run.
-select
-    model,
-    reference,
-    pairs,
-    mean_like,
-    observed,
-    standard_error
-from evaluation.calibration
-where run_id = $run_id
-order by model, reference, like_low
 
 -- name: costs
 -- One row per model and protocol fitted in a run, the fits of all folds together.
@@ -301,29 +210,6 @@ select
 from operations.model_settings
 where run_id = $run_id
 order by origin, model
-
--- name: degrees
--- One row per side and degree that occurs.
-select
-    side,
-    degree,
-    vertices
-from diagnostics.degrees
-order by side desc, degree
-
--- name: laws
--- One row per side and distribution fitted to its degrees, the best by AIC first.
-select
-    side,
-    family,
-    exponent,
-    cutoff,
-    d_min,
-    d_max,
-    aic,
-    p_value
-from diagnostics.power_law_fits
-order by side desc, aic
 
 -- name: list_hits
 -- One row per run of the last 30 whose lists were published and whose users came back, the newest first.
@@ -478,3 +364,85 @@ from liked
 full join listed using (item_id)
 order by likes desc, item_id
 limit $most
+
+-- name: previous_run
+-- One row at most: the last evaluated run of the data set before this one.
+select
+    earlier.run_id,
+    earlier.started_at,
+    earlier.code_version
+from operations.evaluated_runs as earlier
+join operations.runs as this using (dataset)
+where this.run_id = $run_id and earlier.place < this.rowid
+order by earlier.place desc
+limit 1
+
+-- name: metric_changes
+-- One row per protocol, model, score and main metric that this run or the previous one has. The standard error
+-- of the change is that of two independent means; a change is better or worse when it is more than twice that.
+with main(protocol, metric, place) as (
+    select unnest($protocols::varchar[]), unnest($metrics::varchar[]), unnest($places::integer[])
+), now as (
+    select * from evaluation.metrics where run_id = $run_id
+), before as (
+    select * from evaluation.metrics where run_id = $previous_run_id
+), compared as (
+    select
+        protocol,
+        model,
+        score,
+        metric,
+        place,
+        before.value as before,
+        now.value as now,
+        now.value - before.value as change,
+        sqrt(now.standard_error ** 2 + before.standard_error ** 2) as standard_error
+    from now
+    full join before using (protocol, model, score, metric)
+    join main using (protocol, metric)
+)
+select
+    *,
+    case
+        when before is null then 'new'
+        when now is null then 'gone'
+        when change = 0 then 'the same'
+        when standard_error is null then 'no standard error'
+        when abs(change) <= 2 * standard_error then 'within the noise'
+        when change > 0 then 'better'
+        else 'worse'
+    end as verdict
+from compared
+order by protocol desc, metric, coalesce(now, 0) desc, model, score
+
+-- name: setting_changes
+-- One row per setting, by its dotted name, that differs between two runs; NULL where a run does not have it.
+with leaves as (
+    select
+        run_id,
+        replace(substr(tree.fullkey, 3), '"', '') as setting,
+        tree.value::varchar as value
+    from operations.runs, json_tree(settings) as tree
+    where run_id in ($run_id, $previous_run_id)
+      and tree.type not in ('OBJECT', 'ARRAY')
+    union all
+    select
+        run_id,
+        'searched.' || model || '.' || replace(substr(tree.fullkey, 3), '"', '') as setting,
+        tree.value::varchar as value
+    from operations.model_settings, json_tree(settings) as tree
+    where run_id in ($run_id, $previous_run_id)
+      and origin in ('search', 'kept')
+      and tree.type not in ('OBJECT', 'ARRAY')
+), of_runs as (
+    select
+        setting,
+        any_value(value) filter (where run_id = $previous_run_id) as before,
+        any_value(value) filter (where run_id = $run_id) as now
+    from leaves
+    group by setting
+)
+select setting, before, now
+from of_runs
+where before is distinct from now
+order by setting

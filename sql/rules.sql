@@ -1,12 +1,3 @@
--- name: items
--- One row per item that is liked or new, by index, with how many users like it.
-select
-    item_id,
-    coalesce(users, 0) as users
-from (from indexed.items union all from indexed.new_items)
-left join (select item_index, count(*) as users from indexed.interactions group by item_index) using (item_index)
-order by item_index
-
 -- name: users
 -- One row per user who likes anything, by index, with how many items they like.
 select

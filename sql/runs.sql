@@ -38,9 +38,3 @@ where flow = 'backfill'
       where arrived.place > runs.rowid and (took_away or first_day <= (runs.settings ->> 'until')::date)
   )
 order by runs.rowid
-
--- name: evaluated_settings
--- One row per evaluated run, the last first: its settings.
-select settings
-from operations.evaluated_runs
-order by place desc

@@ -99,6 +99,16 @@ from indexed.interactions as interactions
 join indexed.users using (user_index)
 join indexed.items using (item_index)
 
+-- name: items
+-- curated.items: one row per item that is liked or new, with how many users like it.
+create or replace view curated.items as
+select
+    item_index,
+    item_id,
+    coalesce(users, 0) as users
+from (from indexed.items union all from indexed.new_items)
+left join (select item_index, count(*) as users from indexed.interactions group by item_index) using (item_index)
+
 -- name: explicit_negatives
 -- curated.explicit_negatives: one row per pair of a user and an item that the user considered and did not like:
 -- the rows of `indexed.observed_negatives` without a later like, by `user_id` and `item_id`.
@@ -111,6 +121,16 @@ from indexed.observed_negatives
 join indexed.users using (user_index)
 join indexed.items using (item_index)
 where liked_at is null
+
+-- name: pairs
+-- evaluation.pairs: one row per row of `evaluation.comparisons` and direction, each list compared with the other.
+create or replace view evaluation.pairs as
+from evaluation.comparisons
+union all by name
+select * replace (
+    other_model as model, other_score as score, model as other_model, score as other_score, -difference as difference
+)
+from evaluation.comparisons
 
 -- name: evaluated_runs
 -- operations.evaluated_runs: one row per run that evaluated anything and came to its end, also if some model failed in

@@ -31,14 +31,6 @@ select
     end)::enum('train', 'validation', 'test') as part
 from draws
 
--- name: drawn_users
--- user_parts: one row per user of `drawn_users` with its part, of the table's own type.
-create or replace temp table user_parts as
-select
-    user_index,
-    part::enum('train', 'validation', 'test') as part
-from drawn_users
-
 -- name: active_edges
 -- One row per edge that strong_generalization keeps, with the part of its user.
 create or replace temp view active_edges as
@@ -303,15 +295,6 @@ from indexed.interactions as edges
 left join edges_astride using (user_index, item_index)
 left join known_users using (user_index)
 left join known_items using (item_index)
-
--- name: next_items
--- One row per item that has an edge before the cut, in the order of its column.
-select distinct
-    item_index,
-    item_column
-from next_events_roles
-where role in ('train', 'again')
-order by item_column
 
 -- name: given
 -- One row per edge of the train and test files that a data set comes with; an edge in both is for training. `place` counts
@@ -594,18 +577,6 @@ select
     id as item_id
 from (select distinct id from raw.attributes where side = 'item')
 where id not in (select item_id from indexed.items)
-
--- name: new_item_ids
--- One row per item that nobody likes, by index.
-select item_index, item_id
-from indexed.new_items
-order by item_index
-
--- name: item_ids
--- One row per item, by index, those that nobody likes at the end.
-select item_id
-from (from indexed.items union all from indexed.new_items)
-order by item_index
 
 -- name: sizes
 -- One row: how many users and items the curated interactions number.

@@ -57,14 +57,14 @@ def load_attributes(connection: duckdb.DuckDBPyConnection, side: Side) -> pl.Dat
     """
     if not (current := load_version(connection, side)):
         return None
-    cells = warehouse.select(connection, "attributes/cells", side=side).rename({"id": f"{side}_id"})
+    cells = warehouse.select(connection, "ingest/attribute_cells", side=side).rename({"id": f"{side}_id"})
     wide = cells.pivot("name", index=f"{side}_id", values="value").sort(f"{side}_id")
     return convert_columns(current, wide.select(f"{side}_id", *current.columns))
 
 
 def load_version(connection: duckdb.DuckDBPyConnection, side: Side) -> Version | None:
     """Return the version of the current table of a side."""
-    found = connection.execute(sql.statement("attributes/current"), {"side": side}).fetchone()
+    found = connection.execute(sql.statement("ingest/current_attributes"), {"side": side}).fetchone()
     return Version(*found) if found else None
 
 

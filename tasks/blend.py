@@ -30,7 +30,7 @@ from oneclass.tasks.protocols import PROTOCOLS, FittedSplit, describe_folds
 from oneclass.tasks.stores import fits, matrices, warehouse
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.stores.matrices import Part
-from oneclass.tasks.stores.stage_cache import StageCache
+from oneclass.tasks.stores.stages import StageCache
 from oneclass.tasks.train import is_model_error
 from oneclass.tasks.tuning.auto import ChosenSettings, record_settings
 from oneclass.tasks.tuning.validation import MIN_USERS, evaluate_model, load_validation, sample_users

@@ -34,7 +34,7 @@ from oneclass.models.numerics.adjacency import group_by_vertex
 from oneclass.tasks.orchestration.stage_task import stage_task
 from oneclass.tasks.stores import stages, warehouse
 from oneclass.tasks.stores.home import Home
-from oneclass.tasks.stores.stage_cache import StageCache
+from oneclass.tasks.stores.stages import StageCache
 from oneclass.tasks.stores.warehouse import table_digest
 
 logger = logging.getLogger(__name__)

@@ -11,9 +11,8 @@ from oneclass.tasks.errors import ModelsFailed, OneclassError
 from oneclass.tasks.html.numbers import NO_BREAK_SPACE
 from oneclass.tasks.orchestration.progress import format_duration
 from oneclass.tasks.protocols import PROTOCOLS
-from oneclass.tasks.report.headline import load_headline, load_leaderboards
-from oneclass.tasks.report.run_tables import RunTables
-from oneclass.tasks.report.warnings import describe_unread
+from oneclass.tasks.report.headline import describe_unread, load_headline, load_leaderboards
+from oneclass.tasks.report.tables import RunTables
 from oneclass.tasks.stores import publications, runs, warehouse
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.terminal import count_things, truncate

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from oneclass.models.registry import MODELS
 from oneclass.models.settings import ModelSettings, RecencySettings, select_allowed
 from oneclass.tasks.binarize.settings import BinarizeSettings
-from oneclass.tasks.demo.story import DemoSettings
+from oneclass.tasks.demo import DemoSettings
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.ingest.landing import IngestSettings
 from oneclass.tasks.orchestration.notifications import NotifySettings

@@ -24,7 +24,7 @@ from oneclass.tasks.errors import ClusterUnavailable, InputError, OneclassError,
 from oneclass.tasks.orchestration import progress
 from oneclass.tasks.orchestration.stage_task import stage_task
 from oneclass.tasks.protocols import is_fold
-from oneclass.tasks.stores import checksums, fits, matrices, stages, warehouse, warm_start
+from oneclass.tasks.stores import checksums, fits, matrices, stages, warehouse
 from oneclass.tasks.stores.fits import Fit
 from oneclass.tasks.stores.home import Home
 
@@ -59,7 +59,7 @@ def submit_fits(home: Home, plan: FitPlan, executor: Executor = LOCAL) -> dict[s
     model, kind, pending = plan.model, MODELS[plan.model], dict[str, PendingCall]()
     for split, settings in plan.settings.items():
         digest = plan.digests[split]
-        previous = warm_start.find_latest_fit(home, split, model) if plan.warm and kind.is_iterative else None
+        previous = fits.find_latest_fit(home, split, model) if plan.warm and kind.is_iterative else None
         cost = kind.estimate_cost(settings, LogSize.of(matrices.load_split(home, digest, parts=()).train))
         call = load_or_fit, home, digest, model, settings, plan.seed
         if previous or cost.coordinator_bytes:
@@ -121,7 +121,7 @@ def load_or_fit(
     logger.info("%s: fitting %s users x %s items, %s edges", what, *sizes)
     with progress.report_progress(what) as report:
         options = FitOptions(
-            start=warm_start.build_start(home, estimator, previous, split) if previous else None,
+            start=fits.build_start(home, estimator, previous, split) if previous else None,
             validation=find_validation_users(split),
             explicit_negatives=split.explicit_negatives,
             item_features=split.item_features,

@@ -1,10 +1,9 @@
-"""Aggregate the liked events of each user and item into one edge, block by block of users, each user's edges sorted by
-item.
-"""
+"""Select the events that count, and aggregate those of each user and item into one edge, block by block of users."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
+from typing import Any, NamedTuple
 
 import duckdb
 import numpy as np
@@ -13,6 +12,7 @@ import pyarrow as pa
 from oneclass import sql
 from oneclass.models.distributed import partition_by_edges
 from oneclass.models.numerics.sequential_histories import put_events
+from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.stores.warehouse import query
 
 EVENTS_PER_BATCH = 1 << 17  # read from DuckDB at a time
@@ -70,7 +70,7 @@ def _load_events(
     """
     next_free, events = starts[:-1].copy(), np.empty((int(starts[-1]), 3), dtype=np.int64)
     connection.complete()
-    selected = sql.statement("binarize/events_at_threshold")
+    selected = sql.statement("binarize/events_by_value", comparison=">=")
     statement = sql.statement("binarize/likes", likes=f"({selected})")
     likes = connection.sql(statement, params={**values, "never": MIN_TIME})
     for batch in likes.to_arrow_reader(EVENTS_PER_BATCH):
@@ -107,3 +107,35 @@ def _aggregate_events(starts: np.ndarray, events: np.ndarray, first_user: int) -
     ]
     without_weights = pa.nulls(len(edge_starts), pa.float64())
     return pa.RecordBatch.from_arrays([*map(pa.array, columns), without_weights], schema=EDGE_SCHEMA)
+
+
+def create_weighted_events(
+    connection: duckdb.DuckDBPyConnection, settings: BinarizeSettings, since: date | None, until: date | None
+) -> None:
+    """Create the temporary table `weighted_events` of a period."""
+    values = {
+        "kinds": list(settings.event_weights),
+        "kind_weights": list(settings.event_weights.values()),
+        "half_life_days": settings.half_life_days,
+        "since": since,
+        "until": until,
+    }
+    connection.execute(sql.statement("binarize/weighted_events"), values)
+
+
+class LikeSelection(NamedTuple):
+    """The settings by which `binarize` selected likes, and the period that they are of."""
+
+    likes: BinarizeSettings = BinarizeSettings.model_validate({})
+    since: date | None = None
+    until: date | None = None
+
+
+def select_like_events(connection: duckdb.DuckDBPyConnection, selection: LikeSelection) -> tuple[str, dict[str, Any]]:
+    """Return the relation of the events that count, with their position and weight, and its parameters."""
+    likes, since, until = selection
+    if likes.adds_values:
+        create_weighted_events(connection, likes, since, until)
+        return "(from weighted_events)", {}
+    statement = sql.statement("binarize/events_by_value", comparison=">=")
+    return f"({statement})", {"threshold": likes.threshold, "since": since, "until": until}

@@ -51,7 +51,7 @@ def count_event_steps(
         }
     statement = sql.statement("binarize/event_counts", counts=counts)
     events, inside, counted = warehouse.fetch_row(connection, statement, {**values, **period})
-    reasons = warehouse.select(connection, "inspect/rejects").select("reason", "lines").rows()
+    reasons = warehouse.select(connection, "ingest/reject_reasons").select("reason", "lines").rows()
     if other := sum(lines for _, lines in reasons[MAX_REASONS:]):
         reasons = [*reasons[:MAX_REASONS], ("other reasons", other)]
     remaining = events + sum(lines for _, lines in reasons)

@@ -8,14 +8,14 @@ from pathlib import Path
 import duckdb
 
 from oneclass import sql
-from oneclass.tasks.binarize import aggregate, funnel, weights
+from oneclass.tasks.binarize import aggregate, funnel
 from oneclass.tasks.binarize.funnel import FunnelStep
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.orchestration.stage_task import stage_task
 from oneclass.tasks.stores import resources, stages, warehouse
 from oneclass.tasks.stores.home import Home
-from oneclass.tasks.stores.stage_cache import StageCache
+from oneclass.tasks.stores.stages import StageCache
 from oneclass.tasks.stores.warehouse import table_digest
 
 logger = logging.getLogger(__name__)
@@ -82,11 +82,11 @@ def rewrite_interactions(
         _require_times(connection, "half_life_days needs")
     values = {"threshold": settings.threshold, "since": since, "until": until}
     if settings.adds_values:
-        weights.create_weighted_events(connection, settings, since, until)
+        aggregate.create_weighted_events(connection, settings, since, until)
         connection.execute(sql.statement("binarize/weighted_pairs"), {"threshold": settings.threshold})
         likes, like_values = "from weighted_pairs", None
     else:
-        likes, like_values = sql.statement("binarize/events_at_threshold"), values
+        likes, like_values = sql.statement("binarize/events_by_value", comparison=">="), values
     for side in ("user", "item"):
         connection.execute(sql.statement("binarize/codes", side=side, likes=f"({likes})"), like_values)
     for table in TABLES:
@@ -105,7 +105,7 @@ def rewrite_interactions(
     if settings.explicit_negatives and settings.adds_values:
         connection.execute(sql.statement("binarize/observed_negatives", events="weighted_events"))
     elif settings.explicit_negatives:
-        below = sql.statement("binarize/events_below_threshold")
+        below = sql.statement("binarize/events_by_value", comparison="<")
         connection.execute(sql.statement("binarize/observed_negatives", events=f"({below})"), values)
     # one row: how many edges, users and items the observed graph has
     sizes = """select
@@ -151,7 +151,9 @@ def _explain_empty_result(
     if events == 0:
         return "binarize: the logs hold no event. Give a log with at least one."
     if settings.adds_values:
-        highest = warehouse.fetch_row(connection, sql.statement("binarize/highest_sum"))[0]
+        # one row per pair with an event that counts
+        sums = "select sum(weight)::double as total from weighted_events group by user_id, item_id"
+        highest = warehouse.fetch_row(connection, f"select max(total) from ({sums})")[0]
         return (
             f"binarize: no pair of a user and an item reaches binarize.threshold = {settings.threshold:g}: the weights "
             f"of its events add up to {highest or 0:g} at most. Lower it, or raise weights under [events]."

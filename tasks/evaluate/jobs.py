@@ -18,7 +18,7 @@ from oneclass.models.negatives.distributions import NegativeDistribution
 from oneclass.models.registry import MODELS
 from oneclass.tasks import memory_errors
 from oneclass.tasks.cluster import Executor, imap
-from oneclass.tasks.evaluate import calibration, explicit_negatives
+from oneclass.tasks.evaluate import calibration
 from oneclass.tasks.evaluate.ranking import (
     TargetRankMetrics,
     rank_targets_by_score,
@@ -46,7 +46,7 @@ class EvalBatch(NamedTuple):
     ranks: dict[str, TargetRankMetrics]
     shown: dict[str, ExposureCounts]
     sample: calibration.CalibrationSample | None
-    pairs: explicit_negatives.ExplicitPairs | None
+    pairs: calibration.ExplicitPairs | None
 
 
 class PendingEvaluation(NamedTuple):
@@ -156,8 +156,8 @@ def evaluate_batch(
         if split.protocol == "leave_one_out":
             has_truth = calibration.select_truth_users(first, len(users.users), len(whole.users))
             sample = calibration.sample_likes(model, negative_distribution, split.histories, users, truth, has_truth)
-        if explicit_negatives.has_both_classes(whole):
-            pairs = explicit_negatives.score_explicit_pairs(model, users, truth)
+        if calibration.has_both_classes(whole):
+            pairs = calibration.score_explicit_pairs(model, users, truth)
         return batch._replace(sample=sample, pairs=pairs)
 
 

@@ -86,7 +86,7 @@ class TargetRankMetrics(NamedTuple):
 
 def rank_part_targets(model: Model, score: str, part: Part) -> TargetRankMetrics:
     """Rank the users' targets by one score of a model."""
-    return _rank_users(model, part, [score])[score]
+    return rank_targets_by_score(model, part, names=[score])[score]
 
 
 def rank_targets_by_score(
@@ -95,13 +95,15 @@ def rank_targets_by_score(
     exposures: Mapping[str, Exposure] = MappingProxyType({}),
     further: Sequence[str] = (),
     *,
+    names: Sequence[str] | None = None,
     on_progress: bool = True,
 ) -> dict[str, TargetRankMetrics]:
-    """Rank the users' targets by every score of a model, in one pass over the users.
+    """Rank the users' targets by several scores of a model, in one pass over the users.
 
     Args:
         exposures: counters of these users' top recommendations, by score.
         further: names of further metrics at any k (`models.evaluation.metrics`).
+        names: of the scores; by default all.
         on_progress: report progress after every block.
 
     Returns:
@@ -110,7 +112,17 @@ def rank_targets_by_score(
     Raises:
         OneclassError: a user's items cannot be ranked; it names the model, the score and the user.
     """
-    return _rank_users(model, part, model.score_names, exposures, further, on_progress)
+    blocks: dict[str, list[TargetRankMetrics]] = {}
+    for block in _iterate_blocks(model, part, on_progress):
+        if names is None and len(model.score_names) > 1:
+            scored = model.iterate_scores(block.histories, users=block.rows)
+        else:
+            one_by_one = names or model.score_names
+            scored = ((name, model.scores(block.histories, users=block.rows, score=name)) for name in one_by_one)
+        for score, scores in scored:
+            ranks = _rank_block(model, score, scores, block, exposures.get(score), further)
+            blocks.setdefault(score, []).append(ranks)
+    return {score: TargetRankMetrics.concatenate(of_score) for score, of_score in blocks.items()}
 
 
 def _name_targets(block: Part, ranks: TargetRanks, rows: np.ndarray | None = None) -> RankedTargets:
@@ -125,21 +137,6 @@ def _name_targets(block: Part, ranks: TargetRanks, rows: np.ndarray | None = Non
     return RankedTargets(users[rows], lengths[rows], items[~np.isin(items, block.new_items)], ranks)
 
 
-def _rank_users(
-    model: Model,
-    part: Part,
-    names: Sequence[str],
-    exposures: Mapping[str, Exposure] = MappingProxyType({}),
-    further: Sequence[str] = (),
-    on_progress: bool = True,
-) -> dict[str, TargetRankMetrics]:
-    blocks: dict[str, list[TargetRankMetrics]] = {}
-    for block in _iterate_blocks(model, part, on_progress):
-        for score, ranks in _rank_by_scores(model, names, block, exposures, further):
-            blocks.setdefault(score, []).append(ranks)
-    return {score: TargetRankMetrics.concatenate(of_score) for score, of_score in blocks.items()}
-
-
 def _iterate_blocks(model: Model, part: Part, on_progress: bool) -> Iterator[Part]:
     """Yield the users with a target, as many at a time as a model scores."""
     users, size = users_with_targets(part), model.users_at_once
@@ -149,25 +146,8 @@ def _iterate_blocks(model: Model, part: Part, on_progress: bool) -> Iterator[Par
     for start in starts:
         block = users[start : start + size]
         rows = None if part.rows is None else part.rows[block]
-        yield Part(
-            part.histories[block],
-            part.targets[block],
-            part.users[block],
-            rows,
-            seen_items=part.seen_items,
-            new_items=part.new_items,
-        )
-
-
-def _rank_by_scores(
-    model: Model, names: Sequence[str], block: Part, exposures: Mapping[str, Exposure], further: Sequence[str]
-) -> Iterator[tuple[str, TargetRankMetrics]]:
-    if len(names) > 1:
-        of_names = model.iterate_scores(block.histories, users=block.rows)
-    else:
-        of_names = ((name, model.scores(block.histories, users=block.rows, score=name)) for name in names)
-    for name, scores in of_names:
-        yield name, _rank_block(model, name, scores, block, exposures.get(name), further)
+        of_block = part.histories[block], part.targets[block], part.users[block]
+        yield Part(*of_block, rows, seen_items=part.seen_items, new_items=part.new_items)
 
 
 def _rank_block(

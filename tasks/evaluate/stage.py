@@ -17,7 +17,7 @@ from oneclass.models.evaluation.beyond_accuracy import Exposure
 from oneclass.models.numerics.validation import count_item_degrees
 from oneclass.tasks import leaderboard
 from oneclass.tasks.cluster import LOCAL, Executor
-from oneclass.tasks.evaluate import cache, calibration, explicit_negatives, jobs, own_metrics, strata
+from oneclass.tasks.evaluate import calibration, jobs, own_metrics, strata, tables
 from oneclass.tasks.evaluate.jobs import EvalBatch
 from oneclass.tasks.evaluate.own_metrics import NO_IDS, IdsByIndex
 from oneclass.tasks.evaluate.ranking import (
@@ -73,7 +73,7 @@ def evaluate(
     `like` on explicit feedback, if the split has explicit negatives. `strata` has some metrics by strata of users and
     of items (`tasks.evaluate.strata`).
 
-    The rows of an earlier run with the same fits and split are copied (`tasks.evaluate.cache`). A model that cannot be
+    The rows of an earlier run with the same fits and split are copied (`tasks.evaluate.tables`). A model that cannot be
     evaluated, for example because of a NaN score, is left out. A model that is worse than random or than popularity is
     named in a warning (`tasks.leaderboard.add_weaknesses`).
 
@@ -88,9 +88,9 @@ def evaluate(
         ContractBroken: a rule over the tables was broken; they are unchanged.
     """
     chosen = choose_metrics(metrics)
-    open_cache = partial(cache.open_cache, home=home, protocol=protocol, judged=judged, metrics=chosen.digest)
+    open_cache = partial(tables.open_cache, home=home, protocol=protocol, judged=judged, metrics=chosen.digest)
     with warehouse.open_warehouse(home) as connection:  # for writing: it migrates an older warehouse
-        earlier = cache.find_earlier(connection, open_cache(connection), protocol)
+        earlier = tables.find_earlier(connection, open_cache(connection), protocol)
         ids = own_metrics.load_ids(connection) if chosen.own and not earlier else NO_IDS
     if earlier:
         found = Evaluation(Evaluated(**earlier["evaluated"]))
@@ -98,11 +98,11 @@ def evaluate(
         found = _evaluate_models(home, judged, executor, chosen, ids)
     with stages.run_stage(home, run_id, "evaluate", {"protocol": protocol}) as connection:
         if earlier:
-            cache.copy_rows(connection, run_id, protocol, earlier["run_id"])
+            tables.copy_rows(connection, run_id, protocol, earlier["run_id"])
         else:
             write_evaluation(connection, run_id, protocol, found.ranked, found.likes, found.explicit_feedback)
         if not found.evaluated.failed:  # the next run tries failed models again
-            cache.store_evaluation(connection, open_cache(connection), run_id, protocol, vars(found.evaluated))
+            tables.store_evaluation(connection, open_cache(connection), run_id, protocol, vars(found.evaluated))
         table = leaderboard.group_by_protocol(leaderboard.load_leaderboard(connection, run_id)).get(protocol, [])
     for sentence in leaderboard.list_weaknesses(table):
         logger.warning("%s", sentence)
@@ -116,7 +116,7 @@ class Evaluation:
     evaluated: Evaluated
     ranked: list[RankedList] = field(default_factory=list)
     likes: list[calibration.LikeCalibration] = field(default_factory=list)
-    explicit_feedback: list[explicit_negatives.ExplicitFeedbackResult] = field(default_factory=list)
+    explicit_feedback: list[calibration.ExplicitFeedbackResult] = field(default_factory=list)
 
 
 def _evaluate_models(
@@ -192,7 +192,7 @@ def evaluate_lists(
         found.ranked.extend(ranked)
         found.likes.extend([like] if like else [])
         found.explicit_feedback.extend([explicit_feedback] if explicit_feedback else [])
-    if found.explicit_feedback and (baseline := explicit_negatives.evaluate_popularity_baseline(tested)):
+    if found.explicit_feedback and (baseline := calibration.evaluate_popularity_baseline(tested)):
         found.explicit_feedback.append(baseline)
     return found
 
@@ -289,7 +289,7 @@ def _join_batches(batches: list[EvalBatch]) -> dict[str, TargetRankMetrics]:
 
 def _evaluate_like(
     name: str, batches: list[EvalBatch]
-) -> tuple[calibration.LikeCalibration | None, explicit_negatives.ExplicitFeedbackResult | None]:
+) -> tuple[calibration.LikeCalibration | None, calibration.ExplicitFeedbackResult | None]:
     """Evaluate a model's `like` on the samples of leave_one_out and on explicit feedback; None without these."""
     samples = [batch.sample for batch in batches if batch.sample]
     pairs = [batch.pairs for batch in batches if batch.pairs]
@@ -297,9 +297,7 @@ def _evaluate_like(
     if samples:
         like = calibration.evaluate_like(name, calibration.CalibrationSample.concatenate(samples))
     if pairs:
-        feedback = explicit_negatives.evaluate_explicit_feedback(
-            name, explicit_negatives.ExplicitPairs.concatenate(pairs)
-        )
+        feedback = calibration.evaluate_explicit_feedback(name, calibration.ExplicitPairs.concatenate(pairs))
     return like, feedback
 
 

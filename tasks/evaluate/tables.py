@@ -1,20 +1,31 @@
-"""Write the result of an evaluation into the `evaluation` tables."""
+"""Write the result of an evaluation into the `evaluation` tables, or copy that of an earlier run.
 
+A run with the fits and split of an earlier run copies that run's rows, so that a night with nothing new costs one query
+per table. Contracts are checked all the same. Rows that have been changed or removed since are not copied.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 import duckdb
 import numpy as np
 import polars as pl
 
+from oneclass import sql
 from oneclass.models.evaluation import metrics
-from oneclass.models.evaluation.calibration import CalibrationBin, LikeBin
+from oneclass.models.evaluation.calibration import LikeBin
 from oneclass.models.evaluation.metrics import DegreeBin, DegreeCell, Mean, adjust_benjamini_hochberg
-from oneclass.tasks.evaluate.calibration import LikeCalibration
-from oneclass.tasks.evaluate.explicit_negatives import ExplicitFeedbackResult
+from oneclass.tasks.evaluate.calibration import ExplicitFeedbackResult, LikeCalibration
 from oneclass.tasks.evaluate.strata import StratumRow
+from oneclass.tasks.protocols import FittedSplit
 from oneclass.tasks.stores import warehouse
+from oneclass.tasks.stores.home import Home
+from oneclass.tasks.stores.stages import StageCache
+from oneclass.tasks.stores.warehouse import table_digest
 
 Rows = list[tuple[Any, ...]]
 PROTOCOL_TABLES = ("metrics", "comparisons", "beyond_accuracy", "considered", "strata")
@@ -54,21 +65,42 @@ def write_evaluation(
 ) -> None:
     """Write this run's rows of a protocol, replacing those of an earlier try of the stage."""
     delete_evaluation(connection, run_id, protocol)
-    _append_rows(connection, "metrics", _metric_rows(run_id, protocol, ranked, "means"))
-    _append_rows(connection, "beyond_accuracy", _metric_rows(run_id, protocol, ranked, "beyond_accuracy"))
-    rows = [(run_id, protocol, *row) for row in compare_lists(ranked)]
-    _append_rows(connection, "comparisons", rows)
-    _append_rows(connection, "considered", _explicit_feedback_rows(run_id, protocol, explicit_feedback))
-    _append_rows(connection, "strata", _stratum_rows(run_id, protocol, ranked))
-    if protocol == "leave_one_out":
-        _append_rows(connection, "ranks_by_degree", _degree_bin_rows(run_id, ranked))
-        _append_rows(connection, "ranks_by_both_degrees", _degree_cell_rows(run_id, ranked))
-        _append_rows(connection, "like_by_degree", _like_bin_rows(run_id, [(one.model, one.bins) for one in likes]))
-        dislikes = [(one.model, one.dislikes_by_degree) for one in explicit_feedback]
-        _append_rows(connection, "dislike_by_degree", _like_bin_rows(run_id, dislikes))
-        bins = [(one.model, *bin_) for one in likes for bin_ in one.calibration]
-        bins += [(one.model, "considered", bin_) for one in explicit_feedback for bin_ in one.calibration]
-        _append_rows(connection, "calibration", _calibration_rows(run_id, bins))
+    rows: dict[str, Rows] = {
+        "metrics": _metric_rows(ranked, "means"),
+        "beyond_accuracy": _metric_rows(ranked, "beyond_accuracy"),
+        "comparisons": compare_lists(ranked),
+        "considered": [
+            (one.model, metric, figure.value, figure.standard_error, one.likes, one.dislikes)
+            for one in explicit_feedback
+            for metric, figure in one.figures.items()
+        ],
+        "strata": [(one.model, one.score, *row) for one in ranked for row in one.strata],
+    }
+    for table, of_protocol in rows.items():
+        _append_rows(connection, table, [(run_id, protocol, *row) for row in of_protocol])
+    if protocol != "leave_one_out":
+        return
+    bins = [(one.model, *bin_) for one in likes for bin_ in one.calibration]
+    bins += [(one.model, "considered", bin_) for one in explicit_feedback for bin_ in one.calibration]
+    rows = {
+        "ranks_by_degree": [
+            (one.model, one.score, side, cell.low, cell.high, cell.edges, cell.mean, *cell.percentiles)
+            for one in ranked
+            for side, cell in one.bins
+        ],
+        "ranks_by_both_degrees": [
+            (one.model, one.score, *cell.user, *cell.item, cell.edges, cell.mean)
+            for one in ranked
+            for cell in one.cells
+        ],
+        "like_by_degree": [_like_bin_row(one.model, bin_) for one in likes for bin_ in one.bins],
+        "dislike_by_degree": [
+            _like_bin_row(one.model, bin_) for one in explicit_feedback for bin_ in one.dislikes_by_degree
+        ],
+        "calibration": [(model, reference, *vars(bin_).values()) for model, reference, bin_ in bins],
+    }
+    for table, of_run in rows.items():
+        _append_rows(connection, table, [(run_id, *row) for row in of_run])
 
 
 def delete_evaluation(connection: duckdb.DuckDBPyConnection, run_id: str, protocol: str) -> None:
@@ -80,16 +112,12 @@ def delete_evaluation(connection: duckdb.DuckDBPyConnection, run_id: str, protoc
             connection.execute(f"delete from evaluation.{table} where run_id = ?", [run_id])
 
 
-def _metric_rows(run_id: str, protocol: str, ranked: list[RankedList], kind: str) -> Rows:
+def _metric_rows(ranked: list[RankedList], kind: str) -> Rows:
     return [
-        (run_id, protocol, one.model, one.score, metric, mean.value, mean.standard_error, mean.users)
+        (one.model, one.score, metric, mean.value, mean.standard_error, mean.users)
         for one in ranked
         for metric, mean in getattr(one, kind).items()
     ]
-
-
-def _stratum_rows(run_id: str, protocol: str, ranked: list[RankedList]) -> Rows:
-    return [(run_id, protocol, one.model, one.score, *row) for one in ranked for row in one.strata]
 
 
 def compare_lists(ranked: list[RankedList]) -> Rows:
@@ -119,53 +147,8 @@ def _have_common_users(one: np.ndarray, other: np.ndarray) -> bool:
     return not (np.isnan(one) | np.isnan(other)).all()
 
 
-def _degree_bin_rows(run_id: str, ranked: list[RankedList]) -> Rows:
-    return [
-        (run_id, one.model, one.score, side, cell.low, cell.high, cell.edges, cell.mean, *cell.percentiles)
-        for one in ranked
-        for side, cell in one.bins
-    ]
-
-
-def _degree_cell_rows(run_id: str, ranked: list[RankedList]) -> Rows:
-    return [
-        (run_id, one.model, one.score, *cell.user, *cell.item, cell.edges, cell.mean)
-        for one in ranked
-        for cell in one.cells
-    ]
-
-
-def _like_bin_rows(run_id: str, bins: list[tuple[str, list[LikeBin]]]) -> Rows:
-    return [
-        (run_id, model, one.low, one.high, one.edges, one.error, list(one.histogram))
-        for model, of_model in bins
-        for one in of_model
-    ]
-
-
-def _explicit_feedback_rows(run_id: str, protocol: str, considered: list[ExplicitFeedbackResult]) -> Rows:
-    return [
-        (run_id, protocol, one.model, metric, figure.value, figure.standard_error, one.likes, one.dislikes)
-        for one in considered
-        for metric, figure in one.figures.items()
-    ]
-
-
-def _calibration_rows(run_id: str, bins: list[tuple[str, str, CalibrationBin]]) -> Rows:
-    return [
-        (
-            run_id,
-            model,
-            reference,
-            one.low,
-            one.high,
-            one.pairs,
-            one.mean_like,
-            one.observed,
-            one.standard_error,
-        )
-        for model, reference, one in bins
-    ]
+def _like_bin_row(model: str, one: LikeBin) -> tuple[Any, ...]:
+    return model, one.low, one.high, one.edges, one.error, list(one.histogram)
 
 
 def _append_rows(connection: duckdb.DuckDBPyConnection, table: str, rows: Rows) -> None:
@@ -173,3 +156,61 @@ def _append_rows(connection: duckdb.DuckDBPyConnection, table: str, rows: Rows) 
     columns = connection.table(f"evaluation.{table}").columns
     frame = pl.DataFrame(rows, schema=columns, orient="row", infer_schema_length=None)
     warehouse.insert(connection, f"evaluation.{table}", frame)
+
+
+logger = logging.getLogger(__name__)
+
+
+def open_cache(
+    connection: duckdb.DuckDBPyConnection, home: Home, protocol: str, judged: Sequence[FittedSplit], metrics: str
+) -> StageCache:
+    """Return the cache entry of an evaluation of these models in their order.
+
+    Args:
+        judged: the digests of the splits and of the fits on each.
+        metrics: the digest of further metrics.
+    """
+    record = home.truth / "settings.json"  # of the demo, which has the sha256 of every file of the truth
+    truth = record.read_text(encoding="utf-8") if record.is_file() else ""
+    splits = [(digest, list(fits.items())) for digest, fits in judged]
+    parameters = {"splits": splits, "metrics": metrics, "truth": truth, "statements": sql.stage_digest("evaluate")}
+    sources = [Path(__file__).parent]
+    return StageCache(connection, f"evaluate {protocol}", sources, reads="", parameters=parameters, tables=())
+
+
+def find_earlier(connection: duckdb.DuckDBPyConnection, cache: StageCache, protocol: str) -> dict[str, Any] | None:
+    """Find the latest evaluation with this cache entry: its `run_id` and `evaluated`; None if its rows have changed."""
+    earlier = cache.lookup()
+    if earlier and earlier["rows"] != _rows_digest(connection, earlier["run_id"], protocol):
+        logger.warning("%s: the evaluation by run %s changed since; made anew", protocol, earlier["run_id"])
+        return None
+    return earlier
+
+
+def copy_rows(connection: duckdb.DuckDBPyConnection, run_id: str, protocol: str, earlier: str) -> None:
+    """Copy an earlier run's rows of a protocol to this run, unless it is an earlier try of this run."""
+    if earlier != run_id:
+        delete_evaluation(connection, run_id, protocol)
+        for table, rows in _run_relations(earlier, protocol).items():
+            connection.execute(f"insert into evaluation.{table} by name select ? as run_id, * from {rows}", [run_id])
+
+
+def store_evaluation(
+    connection: duckdb.DuckDBPyConnection, cache: StageCache, run_id: str, protocol: str, evaluated: Mapping[str, Any]
+) -> None:
+    """Store the result and the digest of this run's rows of a protocol."""
+    rows = _rows_digest(connection, run_id, protocol)
+    cache.store({"run_id": run_id, "rows": rows, "evaluated": dict(evaluated)})
+
+
+def _run_relations(run_id: str, protocol: str) -> dict[str, str]:
+    """Return SQL relations of a run's rows of a protocol, without the run, by table."""
+    run_id = run_id.replace("'", "''")
+    rows = {table: f"run_id = '{run_id}' and protocol = '{protocol}'" for table in PROTOCOL_TABLES}
+    if protocol == "leave_one_out":
+        rows |= dict.fromkeys(LEAVE_ONE_OUT_TABLES, f"run_id = '{run_id}'")
+    return {table: f"(select * exclude run_id from evaluation.{table} where {of})" for table, of in rows.items()}
+
+
+def _rows_digest(connection: duckdb.DuckDBPyConnection, run_id: str, protocol: str) -> str:
+    return "; ".join(table_digest(connection, rows) for rows in _run_relations(run_id, protocol).values())

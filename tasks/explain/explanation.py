@@ -6,7 +6,7 @@ published model, in the published order.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -25,55 +25,29 @@ MARKS = {"pinned": "pinned by the rules", "new": "new, liked by nobody yet"}
 
 
 @dataclass(frozen=True)
-class RecommendedItem:
-    """One recommended item.
-
-    Attributes:
-        users: number of users who like it.
-        like: mean and standard deviation of the like probability; None if the model has none.
-        seen: whether the item is in the history that the model used.
-        because: (item id, its contribution to the score) of the items in the history that contributed most.
-        mark: `pinned` or `new`, as in `Recommender`.
-    """
-
-    item_id: str
-    score: float
-    users: int
-    like: tuple[float, float] | None
-    because: tuple[tuple[str, float], ...]
-    seen: bool = False
-    mark: str | None = None
-
-
-@dataclass(frozen=True)
 class PublishedList:
     """The first items of a user: those published, then those that the published model ranks next.
 
     Attributes:
         score: the model's score that ordered the items.
+        items: rows of `Recommender.recommend_for`, with `users` who like the item, whether it was `seen`, and
+            `because`, (item id, its contribution to the score) of the likes that contributed most.
     """
 
     model: str
     score: str
-    items: list[RecommendedItem]
+    items: list[dict[str, Any]]
 
 
 def load_published_list(recommender: Recommender, user_id: str, top: int) -> PublishedList:
     """Load a user's first `top` items."""
     users = dict(zip(recommender.items["item_id"], recommender.items["users"], strict=True))
     history = set(recommender.history(user_id))
-    items = [
-        RecommendedItem(
-            row["item_id"],
-            row["score"],
-            users[row["item_id"]],
-            None if row["like_mean"] is None else (row["like_mean"], row["like_sd"]),
-            tuple(recommender.reasons_for(user_id, row["item_id"])),
-            row["item_id"] in history,
-            row["mark"],
-        )
-        for row in recommender.recommend_for(user_id, n=top).iter_rows(named=True)
-    ]
+    items = recommender.recommend_for(user_id, n=top).to_dicts()
+    for item in items:
+        item_id = item["item_id"]
+        because = recommender.reasons_for(user_id, item_id)
+        item |= {"users": users[item_id], "because": because, "seen": item_id in history}
     return PublishedList(recommender.model, recommender.score, items)
 
 
@@ -93,7 +67,8 @@ def explain_rank(recommender: Recommender, user_id: str, item_id: str, listed: p
         return f"{item_id}: is not recommended to {user_id}: {'; '.join(objections)}."
     scores, allowed = recommender.scores_for(user_id), recommender.find_allowed_items(user_id)
     score, after = scores[column], np.flatnonzero(allowed & ~np.isin(recommender.names.ids, ids))
-    rank = 1 + (ids.index(item_id) if item_id in ids else len(ids) + _count_ahead(scores, after, column))
+    is_ahead = (scores[after] > score) | ((scores[after] == score) & (after < column))  # by score, then by place
+    rank = 1 + (ids.index(item_id) if item_id in ids else len(ids) + int(is_ahead.sum()))
     mark = recommender.names.marks[column] if recommender.names.marks else None
     text = f"{item_id}: rank {rank:,} of {allowed.sum():,} for {user_id}"
     text += ", who likes it already" if item_id in recommender.history(user_id) else ""
@@ -109,26 +84,12 @@ def explain_rank(recommender: Recommender, user_id: str, item_id: str, listed: p
     return f"{text}."
 
 
-def _count_ahead(scores: np.ndarray, columns: np.ndarray, column: int) -> int:
-    """Count the columns that rank before one, by score and then by place."""
-    ahead = (scores[columns] > scores[column]) | ((scores[columns] == scores[column]) & (columns < column))
-    return int(ahead.sum())
-
-
-@dataclass(frozen=True)
-class HistoryItem:
-    """One item of the history; `users` is the number of users who like it."""
-
-    item_id: str
-    first_at: datetime | None
-    users: int
-
-
 @dataclass(frozen=True)
 class Explanation:
     """The history and the recommendations of one user.
 
     Attributes:
+        history: rows with `item_id`, `first_at` and `users`, how many like the item.
         published: the published list; None if the run recommended nothing.
         rank_explanations: sentences on the rank of each requested item.
         titles: the published titles by item id.
@@ -136,7 +97,7 @@ class Explanation:
 
     dataset: str
     user_id: str
-    history: list[HistoryItem]
+    history: list[dict[str, Any]]
     published: PublishedList | None = None
     rank_explanations: Sequence[str] = ()
     titles: Mapping[str, str] = field(default_factory=dict)
@@ -156,7 +117,7 @@ def explain_user(home: Home, user_id: str, *, top: int = 10, item_ids: Sequence[
     user_id = normalize_id(user_id)
     with publications.open_published_tables(home) as connection:
         likes = select(connection, "explain/history", user_index=_find_user(connection, home, user_id))
-    explanation = Explanation(home.dataset, user_id, [HistoryItem(**row) for row in likes.iter_rows(named=True)])
+    explanation = Explanation(home.dataset, user_id, likes.to_dicts())
     if not published_model.has_published_model(home) and not item_ids:
         return explanation
     shop = recommend.load(home.root, home.dataset, threads=home.limits.threads)

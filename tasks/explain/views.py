@@ -6,7 +6,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from oneclass.tasks.errors import OneclassError
-from oneclass.tasks.explain.explanation import Explanation, PublishedList, RecommendedItem
+from oneclass.tasks.explain.explanation import Explanation, PublishedList
 from oneclass.tasks.html.templates import load_template
 from oneclass.tasks.stores import durable
 from oneclass.tasks.stores.home import Home
@@ -24,10 +24,10 @@ def format_explanation(explanation: Explanation) -> str:
     more = f"\n  and {len(history) - len(shown):,} more" if len(history) > len(shown) else ""
     likes = [
         [
-            liked.item_id,
-            _format_title(liked.item_id, titles),
-            f"{liked.first_at:%Y-%m-%d}" if liked.first_at else "",
-            f"{liked.users:,}",
+            liked["item_id"],
+            _format_title(liked["item_id"], titles),
+            f"{liked['first_at']:%Y-%m-%d}" if liked["first_at"] else "",
+            f"{liked['users']:,}",
         ]
         for liked in shown
     ]
@@ -43,24 +43,19 @@ def format_explanation(explanation: Explanation) -> str:
 
 
 def _format_list(published: PublishedList, titles: Mapping[str, str]) -> str:
-    with_like = any(item.like for item in published.items)
-    with_reasons = any(item.because for item in published.items)
+    with_like = any(item["like_mean"] is not None for item in published.items)
+    with_reasons = any(item["because"] for item in published.items)
     names = ["", "item", "title", "score", *["like"] * with_like, "liked by", *["because of"] * with_reasons]
     rows = [names]
     for rank, item in enumerate(published.items, 1):
-        like = [f"{item.like[0]:.3f} ± {item.like[1]:.3f}"] if item.like else []
-        reasons = [_format_reasons(item, titles)] if with_reasons else []
-        mark = f" {item.mark}" if item.mark else " +" if item.seen else ""
-        cells = [f"{rank}{mark}", item.item_id, _format_title(item.item_id, titles), f"{item.score:.4g}"]
-        rows.append([*cells, *like, f"{item.users:,}", *reasons])
-    note = "\n  + seen: the user likes it already" if any(item.seen for item in published.items) else ""
+        like = [f"{item['like_mean']:.3f} ± {item['like_sd']:.3f}"] if item["like_mean"] is not None else []
+        because = (f"{_format_title(of, titles, REASON_WIDTH) or of} {value:+.3f}" for of, value in item["because"])
+        reasons = ["; ".join(because)] if with_reasons else []
+        mark = f" {item['mark']}" if item["mark"] else " +" if item["seen"] else ""
+        cells = [f"{rank}{mark}", item["item_id"], _format_title(item["item_id"], titles), f"{item['score']:.4g}"]
+        rows.append([*cells, *like, f"{item['users']:,}", *reasons])
+    note = "\n  + seen: the user likes it already" if any(item["seen"] for item in published.items) else ""
     return f"Published: {published.model}, by {published.score}\n\n{format_grid(rows)}{note}"
-
-
-def _format_reasons(item: RecommendedItem, titles: Mapping[str, str]) -> str:
-    return "; ".join(
-        f"{_format_title(name, titles, REASON_WIDTH) or name} {value:+.3f}" for name, value in item.because
-    )
 
 
 def _format_title(item_id: str, titles: Mapping[str, str], width: int = TITLE_WIDTH) -> str:

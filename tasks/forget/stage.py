@@ -88,9 +88,9 @@ def remove_users(home: Home, dataset: Dataset, users: Sequence[str]) -> int:
         pending["left"] = sorted({*left, *pending["left"]})
         erasures.save_pending(home, pending)
         if named_in:
-            from oneclass.tasks.orchestration import reconcile  # which loads Prefect
+            from oneclass.tasks.orchestration import artifacts  # which loads Prefect
 
-            reconcile.delete_runs(named_in)
+            artifacts.delete_runs(named_in)
         durable.install_file(home.folder / COPY, home.warehouse)
         for file in staged:
             # A note shows cells of its file, maybe cut off, so that no search would find an id in it.

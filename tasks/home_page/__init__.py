@@ -16,8 +16,7 @@ from typing import Any
 from urllib.parse import quote
 
 from oneclass.tasks.html import numbers
-from oneclass.tasks.html.sparkline import draw_sparkline
-from oneclass.tasks.html.templates import load_template
+from oneclass.tasks.html.templates import draw_sparkline, load_template
 from oneclass.tasks.stores import durable, publications
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.terminal import truncate

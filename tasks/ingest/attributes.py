@@ -176,7 +176,7 @@ def store_attributes(connection: duckdb.DuckDBPyConnection, run_id: str, dataset
             cells = texts.select(id=f"{side}_id", value=name, side=pl.lit(side), name=pl.lit(name))
             warehouse.insert(connection, "raw.attributes", cells)
         logger.info("%s: %s %ss with %s attributes", declared.file, f"{len(texts):,}", side, len(version.columns))
-        known, ids, example = warehouse.select(connection, "attributes/described_ids", {"side": side}).row(0)
+        known, ids, example = warehouse.select(connection, "ingest/described_ids", {"side": side}).row(0)
         if known < LEAST_KNOWN_SHARE * ids:
             described = f"{known:,} of the {ids:,} {side}s of the log; it lacks {example}, for one"
             logger.warning("%s: describes %s. Ids must be written as in the log", declared.file, described)

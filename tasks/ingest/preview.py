@@ -70,7 +70,7 @@ def _describe_logs(dataset: Dataset, paths: Sequence[Path], folder: Path) -> tup
         load_logs(connection, enumerate(logs, 1), folder, dataset, limit=MAX_RECORDS)
         layouts = [log.layout for log in logs if log.layout]
         sections = ["\n".join(_describe_layout(log.path, layout) for log, layout in zip(logs, layouts, strict=True))]
-        counts = warehouse.select(connection, "inspect/counts").row(0, named=True)
+        counts = warehouse.select(connection, "ingest/sizes").row(0, named=True)
         if counts["events"] + counts["rejects"] >= MAX_RECORDS:
             sections.append(f"Of each log the first {MAX_RECORDS:,} records are read here.")
         first = warehouse.query(connection, "from raw.events order by file_id, line_number limit 10").drop("file_id")
@@ -89,7 +89,7 @@ def _describe_logs(dataset: Dataset, paths: Sequence[Path], folder: Path) -> tup
         if dataset.events:
             kinds = "select event, count(*) as events from raw.events group by event order by all"
             sections.append(f"Kinds of events:\n{warehouse.query(connection, kinds)}")
-        if len(rejects := warehouse.select(connection, "inspect/rejects")):
+        if len(rejects := warehouse.select(connection, "ingest/reject_reasons")):
             sections.append(f"Rejected lines, by reason:\n{rejects}")
         return "\n\n".join(sections), layouts[0]
 

@@ -52,7 +52,7 @@ def land_query(home: Home, dataset: Dataset, source: Source, *, replace: bool = 
     newest, number = None, max((int(number or 0) for number in landed.values()), default=0)
     if home.warehouse.exists() and not replace:
         with warehouse.open_warehouse(home) as connection:  # for writing, to migrate an older warehouse
-            newest, read = warehouse.fetch_row(connection, sql.statement("query/newest"))
+            newest, read = warehouse.fetch_row(connection, sql.statement("ingest/newest"))
             number = max(number, read)
     if not source.is_incremental and number:
         raise InputError(
@@ -168,5 +168,5 @@ def _write_new_rows(home: Home, fetched: Path, new: Path, before: Collection[Pat
         (landed if before else rows.limit(0)).create_view("landed")
         names = ('"{}"'.format(name.replace('"', '""')) for name in rows.columns)
         cells = ", ".join(f"try_cast({name} as {kind})" for name, kind in zip(names, rows.types, strict=True))
-        connection.sql(sql.statement("query/new_rows", cells=cells)).write_parquet(str(new), compression="zstd")
+        connection.sql(sql.statement("ingest/new_rows", cells=cells)).write_parquet(str(new), compression="zstd")
     return parquet.read_metadata(new).num_rows

@@ -14,7 +14,7 @@ from scipy.sparse import csr_matrix
 
 from oneclass.models.base import Model
 from oneclass.models.negatives.distributions import CensoredPairs, NegativeDistribution
-from oneclass.tasks.evaluate.explicit_negatives import has_both_classes, iterate_pair_blocks
+from oneclass.tasks.evaluate.calibration import has_both_classes, iterate_pair_blocks
 from oneclass.tasks.recommend.like_calibration import IDENTITY, Calibrations, LikeCalibration
 from oneclass.tasks.stores import fits, matrices
 from oneclass.tasks.stores.home import Home

@@ -16,16 +16,18 @@ from oneclass.tasks.rules.lists import ListSelections
 from oneclass.tasks.stores import fits, publications, published_model, warehouse
 from oneclass.tasks.stores.home import Home
 
-PUBLISHED_TABLES = (
-    "published/recommendations",
-    "published/placements",
-    "published/metrics",
-    "published/comparisons",
-    "published/lists",
-    "published/users",
-    "published/items",
-    "published/histories",
-)
+PUBLISHED_TABLES = {
+    "recommendations": "from published.recommendations order by user_id, rank",
+    "placements": "from published.placements order by placement, user_id, rank",
+    "metrics": "from metrics_of_run order by all",
+    "comparisons": "from comparisons_of_run order by all",
+    "lists": "from published.lists order by list, category nulls first, window_days, rank",
+    "users": sql.statement("published/users"),
+    "items": sql.statement("published/items"),
+    "histories": sql.statement("published/histories"),
+    "exploration": "from published.exploration order by user_id, rank",
+}
+"""The queries of the tables of `published.duckdb`, of which `exploration` is there only if lists explore."""
 
 
 def write_publication(
@@ -38,13 +40,13 @@ def write_publication(
     selections: ListSelections,
 ) -> None:
     """Write all files of a publication but its manifest to its folder, from the tables of the schema `published`."""
-    evaluated = plan.evaluated or folder.name
-    metrics = f"create or replace temp table evaluation_of_run as {sql.statement('report/metrics')}"
-    connection.execute(metrics, {"run_id": evaluated})
+    for name in ("metrics", "comparisons"):
+        rows = f"select * exclude (run_id) from evaluation.{name} where run_id = ? order by all"
+        connection.execute(f"create or replace temp table {name}_of_run as {rows}", [plan.evaluated or folder.name])
     explores = _has_rows(connection, "published.exploration")
-    publications.write_tables(home, folder, _iterate_tables(connection, evaluated, explores=explores))
+    publications.write_tables(home, folder, _iterate_tables(connection, explores=explores))
     copied = {published_model.LISTS_FILE: "published.lists"}
-    copied |= dict.fromkeys(("evaluation.parquet", "evaluation.csv"), "evaluation_of_run")
+    copied |= dict.fromkeys(("evaluation.parquet", "evaluation.csv"), "metrics_of_run")
     copied |= {"exploration.parquet": "published.exploration"} if explores else {}
     placed = ["placements"] if _has_rows(connection, "published.placements") else []
     for name in ("recommendations", *placed):
@@ -66,7 +68,7 @@ def write_publication(
             matrices=home.matrices / spec.matrices_digest,
             tables={
                 "items": warehouse.select(connection, "published/model_items"),
-                "users": warehouse.select(connection, "published/model_users"),
+                "users": warehouse.query(connection, "select user_id from indexed.users order by user_index"),
                 **{f"{side}_attributes": table for side, table in attributes.items()},
             },
             descriptions={
@@ -94,14 +96,10 @@ def _has_rows(connection: duckdb.DuckDBPyConnection, table: str) -> bool:
 
 
 def _iterate_tables(
-    connection: duckdb.DuckDBPyConnection, run_id: str, *, explores: bool
+    connection: duckdb.DuckDBPyConnection, *, explores: bool
 ) -> Iterator[tuple[str, duckdb.DuckDBPyRelation]]:
-    """Yield the tables of `published.duckdb` lazily: each query runs after the previous table is written.
-
-    Args:
-        run_id: the run whose evaluation is published.
-    """
-    values = {"published/comparisons": {"run_id": run_id}}
-    for name in [*PUBLISHED_TABLES, *(["published/exploration"] if explores else [])]:
-        connection.complete()
-        yield name.partition("/")[2], connection.sql(sql.statement(name), params=values.get(name))
+    """Yield the tables of `published.duckdb` lazily: each query runs after the previous table is written."""
+    for name, query in PUBLISHED_TABLES.items():
+        if explores or name != "exploration":
+            connection.complete()
+            yield name, connection.sql(query)

@@ -7,8 +7,8 @@ from typing import Any
 from oneclass.models.registry import MODELS
 from oneclass.models.settings import select_allowed
 from oneclass.tasks import datasets, promotion_log
+from oneclass.tasks.binarize.aggregate import LikeSelection
 from oneclass.tasks.binarize.settings import BinarizeSettings
-from oneclass.tasks.binarize.weights import LikeSelection
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.promotion_log import BY_HAND
 from oneclass.tasks.protocols import ALL_EDGES, VALIDATION_METRIC
@@ -117,7 +117,7 @@ def promote_model(home: Home, run_id: str, model: str) -> Published:
 def _load_publish_settings(home: Home) -> PublishSettings:
     """Load the settings by which the latest evaluated run published; the defaults without one."""
     with warehouse.open_warehouse(home, read_only=True) as connection:
-        stored = warehouse.select(connection, "runs/evaluated_settings")["settings"].to_list()
+        stored = runs.list_evaluated_settings(connection)
     section = json.loads(stored[0]).get("publish", {}) if stored else {}
     return PublishSettings(**select_allowed(PublishSettings, section))
 

@@ -26,7 +26,7 @@ from oneclass.tasks.rules.lists import ListSelections
 from oneclass.tasks.rules.selection import Selection, select_lists
 from oneclass.tasks.stores import fits, matrices, warehouse
 from oneclass.tasks.stores.home import Home
-from oneclass.tasks.stores.stage_cache import StageCache
+from oneclass.tasks.stores.stages import StageCache
 from oneclass.tasks.stores.warehouse import table_digest
 
 USERS_PER_BATCH = 1 << 12  # if blocks of scores are smaller

@@ -60,7 +60,7 @@ def publish(home: Home, run_id: str, plan: PublicationPlan, executor: Executor =
     parameters["seen_items"] = plan.lists is not None and not plan.lists.exclude_seen
     with stages.run_stage(home, run_id, "publish", parameters) as connection:
         attributes = load_all_attributes(connection)
-        has_new_items = warehouse.select(connection, "split/new_item_ids").height > 0
+        has_new_items = warehouse.fetch_row(connection, "select count(*) > 0 from indexed.new_items")[0]
         has_rules = parameters["has_rules"] = has_new_items or not plan.declared.are_empty
         of_rules = attributes if has_rules else None
         decision, selections, gaps = _make_lists(connection, home, run_id, plan, of_rules, executor)
@@ -120,8 +120,9 @@ def _make_lists(
 
 def _describe(connection: duckdb.DuckDBPyConnection, home: Home, run_id: str, plan: PublicationPlan) -> dict[str, Any]:
     """Return what the manifest says of a publication: the fits it may load, and the configuration behind its lists."""
-    run_ids = {"run_id": run_id, "evaluated": plan.evaluated or run_id}
-    fits = warehouse.select(connection, "publish/fits", **run_ids).rows()
+    # one row per fit of the run and of the run whose evaluation is published
+    of_runs = "select distinct model, digest from operations.model_fits where run_id in $runs order by all"
+    fits = warehouse.query(connection, of_runs, runs=[run_id, plan.evaluated or run_id]).rows()
     if plan.lists is None:
         current = publications.load_recorded_facts(connection)
         made_of = {"recommended": current.get("recommended"), "seen": published_model.seen_choice(current)}

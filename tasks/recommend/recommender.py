@@ -230,11 +230,9 @@ class Recommender:
             first. `published.lists` says what these are.
 
         Raises:
-            InputError: there is no such list, category or window, or an earlier version published without lists.
+            InputError: there is no such list, category or window.
             ValueError: n is below 1.
         """
-        if self._lists is None:
-            raise InputError(f"{self.dataset}: was published by an earlier version, without lists. Run a night again.")
         found = ranking.find_list(self._lists, name, category, window_days).head(_check_count(n))
         titles = self.items.select("item_id", "title")
         return found.join(titles, on="item_id", how="left", maintain_order="left").select(ranking.LIST_COLUMNS)
@@ -312,10 +310,8 @@ class Recommender:
         return project_items(self._histories)
 
     @functools.cached_property
-    def _popular_scores(self) -> np.ndarray | None:
-        """Scores of a history without a known item; None if an earlier version published without lists."""
-        if self._lists is None:
-            return None
+    def _popular_scores(self) -> np.ndarray:
+        """Scores of a history without a known item."""
         listed = ranking.find_list(self._lists, "popular", None, None).select("item_id", "value")
         items = self.items.join(listed, on="item_id", how="left", maintain_order="left")
         score = pl.coalesce("value", pl.col("users") / (pl.col("users").max() + 1))

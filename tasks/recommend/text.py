@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Sequence
-from typing import Any
 
 import polars as pl
 
@@ -35,34 +34,20 @@ def format_table(recommender: Recommender, recommended: pl.DataFrame, unknown: S
 
 
 def format_json(recommender: Recommender, recommended: pl.DataFrame, unknown: Sequence[str]) -> str:
-    """Format as `build_answer`, in one line of JSON that any terminal's encoding can show."""
-    return json.dumps(build_answer(recommender, recommended, unknown))
-
-
-def build_answer(recommender: Recommender, recommended: pl.DataFrame, unknown: Sequence[str]) -> dict[str, Any]:
-    """Return plain data: the publication and model that answered, the unknown items, and a record per item."""
-    return {
-        "dataset": recommender.dataset,
-        "publication": recommender.publication,
-        "model": recommender.model,
-        "score": recommender.score,
-        "unknown": list(unknown),
-        "items": recommended.to_dicts(),
-    }
+    """Format the publication and model, the unknown items and the recommended ones in a line of JSON, all in ASCII."""
+    names = ("dataset", "publication", "model", "score")
+    answer = {name: getattr(recommender, name) for name in names}
+    return json.dumps({**answer, "unknown": list(unknown), "items": recommended.to_dicts()})
 
 
 def format_list(recommender: Recommender, items: pl.DataFrame, name: str, *, as_json: bool) -> str:
     """Format a list for everybody as a table, best first, or as a line of JSON."""
     if as_json:
-        return json.dumps(build_list_answer(recommender, items))
+        answer = {"dataset": recommender.dataset, "publication": recommender.publication}
+        return json.dumps({**answer, "items": items.to_dicts()})
     rows = [["", "item", "title", "value", "users"]]
     for rank, row in enumerate(items.iter_rows(named=True), 1):
         title = truncate(row["title"] or "", TITLE_WIDTH)
         rows.append([str(rank), row["item_id"], title, f"{row['value']:.4g}", str(row["users"])])
     head = f"{recommender.dataset}, published {recommender.published_at:%Y-%m-%d %H:%M} UTC: {name} items"
     return "\n\n".join([head, format_grid(rows) if len(items) else "The list is empty."])
-
-
-def build_list_answer(recommender: Recommender, items: pl.DataFrame) -> dict[str, Any]:
-    """Return plain data: the publication, and a record per item."""
-    return {"dataset": recommender.dataset, "publication": recommender.publication, "items": items.to_dicts()}

@@ -6,11 +6,10 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from oneclass.tasks import home_page
-from oneclass.tasks.stores import checksums, durable, warehouse
+from oneclass.tasks.stores import durable, warehouse
 from oneclass.tasks.stores.home import Home
 
 MAX_EARLIER = 30  # pages of runs that are kept
-LEFTOVERS = ("figures", "figures.json", "compare.html")  # of earlier versions
 
 
 def report(home: Home, run_id: str) -> None:
@@ -20,7 +19,7 @@ def report(home: Home, run_id: str) -> None:
     last `MAX_EARLIER` are kept.
     """
     from oneclass.tasks.report.page import build_page, build_search_page
-    from oneclass.tasks.report.run_tables import RunTables
+    from oneclass.tasks.report.tables import RunTables
 
     with warehouse.open_warehouse(home, read_only=True) as connection:
         tables = RunTables(connection, run_id)
@@ -29,22 +28,16 @@ def report(home: Home, run_id: str) -> None:
     durable.make_folder(home.report / "runs")
     _write(home.report / "search.html", search)
     _write(home.report / "index.html", page.text)
-    _write(home.report / "runs" / f"{page.name}.html", _link_from_runs(page.text))
+    text = page.text.replace('href="runs/', 'href="').replace('href="search.html', 'href="../search.html')
+    _write(home.report / "runs" / f"{page.name}.html", text)
     for name in list_earlier_runs(home)[MAX_EARLIER:]:
         (home.report / "runs" / f"{name}.html").unlink()
-    for name in LEFTOVERS:
-        checksums.remove_path(home.report / name)
     home_page.store_run_facts(home, shown=page.shown)
 
 
 def list_earlier_runs(home: Home) -> list[str]:
     """List the names of the pages of earlier runs that are kept, the newest first."""
     return sorted((file.stem for file in (home.report / "runs").glob("[0-9]*.html")), reverse=True)
-
-
-def _link_from_runs(text: str) -> str:
-    """Return the page with links that hold in `runs/`."""
-    return text.replace('href="runs/', 'href="').replace('href="search.html', 'href="../search.html')
 
 
 def _write(path: Path, text: str) -> None:

@@ -23,8 +23,8 @@ from oneclass.tasks.report.plotting import (
     render_svg,
     set_log_axis,
 )
-from oneclass.tasks.report.run_tables import Row, RunTables, group_rows, join_words
-from oneclass.tasks.report.tables import format_value
+from oneclass.tasks.report.tables import Row, RunTables, format_value, group_rows, join_words
+from oneclass.tasks.stores import warehouse
 
 BASELINE = "popularity"
 MAX_HIGHLIGHTED = 4
@@ -84,12 +84,13 @@ def draw_figures(tables: RunTables, main: Mapping[str, list[LeaderboardRow]]) ->
     scores: dict[str, str] = {}
     for row in main.get("leave_one_out", []):
         scores.setdefault(row.model, row.score)
-    ranks = tables.as_rows("ranks_by_degree")
+    # one row per side and degree, and one per side and law, the best first
+    degrees, laws = "from diagnostics.degrees order by all", "from diagnostics.power_law_fits order by side, aic"
     with plot_style():
         figures = [
-            draw_ranks(ranks, scores),
-            draw_calibration(tables.as_rows("calibration")),
-            draw_degrees(tables.as_rows("degrees"), tables.as_rows("laws")),
+            draw_ranks(tables.load_evaluation("ranks_by_degree"), scores),
+            draw_calibration(tables.load_evaluation("calibration")),
+            draw_degrees(*(warehouse.query(tables.connection, text).to_dicts() for text in (degrees, laws))),
         ]
     return [figure for figure in figures if figure.panels]
 
@@ -105,11 +106,6 @@ def bin_centres(rows: list[Row]) -> np.ndarray:
     return np.sqrt(np.maximum(low, ZERO_POSITION) * np.maximum(high, ZERO_POSITION))
 
 
-def weighted_mean(rows: list[Row], value: str) -> float:
-    """Return the mean of a column over the edges of bins."""
-    return float(np.average(column_values(rows, value), weights=column_values(rows, "edges")))
-
-
 def draw_ranks(rows: list[Row], scores: dict[str, str]) -> Figure:
     """Draw Figure 6 of Paquet and Koenigstein (2014): mean rank by degree, each model by its best score."""
     by_side = group_rows([row for row in rows if scores.get(row["model"]) == row["score"]], "side")
@@ -122,7 +118,7 @@ def draw_ranks(rows: list[Row], scores: dict[str, str]) -> Figure:
         "(right), in bins that double in width, of which the outermost may hold few; each model by its best score. "
         f"Beyond the {MAX_HIGHLIGHTED} best, models are thin grey lines; popularity is dotted.",
         table="evaluation.ranks_by_degree",
-        panels=[_draw_ranks_of_side(side, by_side[side], scores) for side in by_side],
+        panels=[_draw_ranks_of_side(side, by_side[side], scores) for side in SIDES if side in by_side],
     )
 
 
@@ -146,21 +142,6 @@ def set_rank_axes(panel: Panel, rows: list[Row], side: str) -> None:
     set_log_axis(panel.axes, "x", degrees.min(), max(2.0, degrees.max(), degrees.min() * 2), zero=zero)
     panel.axes.set(xlabel=f"likes of the {side} in training", ylabel="mean rank")
     panel.axes.locator_params("y", nbins=5)
-
-
-def draw_percentile_bands(name: str, title: str, heading: str, side: str, colour: str, rows: list[Row]) -> Panel:
-    """Draw the bands p05 to p95 and p25 to p75 of each bin, the median and the mean."""
-    panel = new_panel(name, title, width=3.0, height=2.4)
-    axes, degrees = panel.axes, bin_centres(rows)
-    for low, high, alpha in (("p05", "p95", 0.16), ("p25", "p75", 0.34)):
-        axes.fill_between(
-            degrees, column_values(rows, low), column_values(rows, high), color=colour, alpha=alpha, linewidth=0
-        )
-    axes.plot(degrees, column_values(rows, "p50"), color=colour)
-    axes.plot(degrees, column_values(rows, "mean_rank"), color=colour, linestyle=(0, (3, 2)), linewidth=1.1)
-    set_rank_axes(panel, rows, side)
-    axes.set(title=heading, ylabel="rank", ylim=(0, 1.02))
-    return panel
 
 
 def draw_calibration(rows: list[Row]) -> Figure:
@@ -221,7 +202,7 @@ def draw_degrees(rows: list[Row], laws: list[Row]) -> Figure:
         "users (items) have exactly that degree, a line how many the fitted law expects. p is the share of samples "
         "drawn from the law that lie as far from their own fit as the data do: below 0.05 the law is rejected.",
         table="diagnostics.degrees, diagnostics.power_law_fits",
-        panels=[_draw_degrees_of_side(side, by_side[side], laws_of.get(side, [])) for side in by_side],
+        panels=[_draw_degrees_of_side(side, by_side[side], laws_of.get(side, [])) for side in SIDES if side in by_side],
     )
 
 

@@ -1,21 +1,25 @@
-"""Build the headline of the report, its KPI cards, and the sentences on the best model of each protocol."""
+"""Build the first screen of the report: headline, KPI cards, warnings, and sentences on the best of each protocol."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Any
 
 import polars as pl
 from markupsafe import Markup
 
+from oneclass.data_contracts import for_stage
 from oneclass.models.evaluation.metrics import Comparison
 from oneclass.tasks import leaderboard
 from oneclass.tasks.html import numbers
 from oneclass.tasks.html.numbers import NO_BREAK_SPACE, format_list
-from oneclass.tasks.html.sparkline import draw_sparkline
-from oneclass.tasks.leaderboard import FOLDS_NOTE, LeaderboardRow
+from oneclass.tasks.html.templates import draw_sparkline
+from oneclass.tasks.leaderboard import FOLDS_NOTE, LeaderboardRow, list_weaknesses
 from oneclass.tasks.promotion_log import Decision, load_decisions
 from oneclass.tasks.protocols import PROTOCOLS, describe_folds, find_deciding_protocol
-from oneclass.tasks.report.run_tables import Row, RunTables, join_words
+from oneclass.tasks.report.tables import Row, RunTables, group_rows, join_words
+from oneclass.tasks.stores import warehouse
 
 NOTABLE_AGE = timedelta(days=1)  # from which the age of what is published is stated
 MODEL_CHOICE_NOTE = "A run chooses on validation users, never on these."
@@ -61,8 +65,9 @@ def load_leaderboards(tables: RunTables) -> dict[str, list[LeaderboardRow]]:
 def load_headline(tables: RunTables, main: dict[str, list[LeaderboardRow]], started_at: datetime) -> Headline:
     """Load what a run that began at `started_at` decided, by its leaderboards."""
     decision = next(iter(load_decisions(tables.connection, tables.run_id)), None)
-    standing = next(iter(tables.as_rows("standing")), None)
-    return build_headline(next(iter(main.values()), []), standing, decision, started_at)
+    promoted = "select challenger as list, decided_at as made_at from operations.promotions where promoted"
+    found = warehouse.query(tables.connection, f"{promoted} order by rowid desc limit 1").to_dicts()
+    return build_headline(next(iter(main.values()), []), next(iter(found), None), decision, started_at)
 
 
 def build_headline(
@@ -234,3 +239,91 @@ def _format_first_and_last(values: list[float], digits: int = 0) -> str:
         return ""
     low, high, last = (numbers.format_fixed(value, digits) for value in (min(values), max(values), values[-1]))
     return f", from {low} to {high}, the last {last}"
+
+
+MIN_REJECT_SHARE = 0.001  # of all lines; below it a sentence in the text is enough
+MAX_EXAMPLES = 3
+
+# What the reader can do about a warning of each kind.
+WEAK_ACTION = "Leave the model out (--models) or search its settings (flows.tune)."
+RULE_ACTION = "Look at the rows of the table that break the rule."
+UNREAD_ACTION = "Mend the file and put it into the landing folder again."
+KEPT_ACTION = "The lists of the model before stay published; flows.promote publishes another."
+REJECTS_ACTION = "The commonest reasons are below; mend the export or the data set's file."
+
+
+@dataclass(frozen=True)
+class RunWarning:
+    """A warning: what happened, without a full stop; the anchor of its section; and what to do, as a sentence."""
+
+    text: str
+    section: str
+    severe: bool = False
+    action: str = ""
+
+
+def collect_warnings(
+    overview: Row,
+    main: Mapping[str, list[LeaderboardRow]],
+    *,
+    broken: Iterable[Row] = (),
+    decision: Decision | None = None,
+    unread: Iterable[Row] = (),
+    alarms: Iterable[str] = (),
+) -> list[RunWarning]:
+    """Collect the warnings of a run, severe ones first.
+
+    Args:
+        broken: broken rules of contracts, with samples as JSON.
+        unread: files of the landing folder that were not read, with the reasons.
+        alarms: what the run found damaged, wrong or unusual.
+    """
+    weak = {sentence: rows[0].protocol for rows in main.values() for sentence in list_weaknesses(rows)}
+    warnings = [RunWarning(text, f"main-{at}", "guessing" in text, WEAK_ACTION) for text, at in weak.items()]
+    warnings += [
+        RunWarning(_describe_rule(row), "soundness", row["severity"] == "error", RULE_ACTION) for row in broken
+    ]
+    warnings += [RunWarning(alarm.removesuffix("."), "soundness", severe=True) for alarm in alarms]
+    warnings += [RunWarning(text, "log", True, UNREAD_ACTION) for text in describe_unread(unread)]
+    if decision and not decision.promoted:
+        text = f"{describe_configuration(decision.challenger)} was not promoted"
+        warnings.append(RunWarning(text, "models", severe=True, action=KEPT_ACTION))
+    lines = overview["events"] + overview["rejects"]
+    share = overview["rejects"] / lines if lines else 0.0
+    if share > MIN_REJECT_SHARE:
+        text = f"{overview['rejects']:,} lines, {numbers.format_percent(share)} of all, could not be read"
+        warnings.append(RunWarning(text, "log", share > 10 * MIN_REJECT_SHARE, REJECTS_ACTION))
+    return sorted(warnings, key=lambda warning: not warning.severe)
+
+
+def describe_unread(unread: Iterable[Row]) -> list[str]:
+    """Describe the files that were not read, in one sentence without a full stop for equal reasons."""
+    sentences = []
+    for reason, files in group_rows(unread, "reason").items():
+        more = f" and {len(files) - MAX_EXAMPLES} more" if len(files) > MAX_EXAMPLES else ""
+        names = ", ".join(file["name"] for file in files[:MAX_EXAMPLES])
+        sentences.append(f"Not read: {names}{more}: {reason.removesuffix('.')}")
+    return sentences
+
+
+def _describe_rule(row: Row) -> str:
+    """Describe the first rows that broke a rule, and the rule."""
+    contracts = (contract for contract in for_stage(row["stage"]) if contract.table == row["contract"])
+    descriptions = {rule.name: rule.description for contract in contracts for rule in contract.rules}
+    holds = descriptions.get(row["rule"], row["rule"].replace("_", " "))
+    samples = [sample for sample in json.loads(row["samples"]) if isinstance(sample, dict)]
+    more = f"; and {len(samples) - MAX_EXAMPLES:,} more" if len(samples) > MAX_EXAMPLES else ""
+    examples = "; ".join(map(_describe_sample, samples[:MAX_EXAMPLES])) + more
+    return f"{examples or row['observed'] or row['rule']}. In {row['contract']} it should hold that {holds}"
+
+
+def _describe_sample(sample: dict[str, Any]) -> str:
+    """Describe a row that breaks a rule: its texts, the model first, then its numbers by name."""
+    texts, figures = [], []
+    for name in sorted(sample, key=lambda name: name != "model"):
+        value = sample[name]
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            figures.append(f"{name.replace('_', ' ')} {numbers.format_significant(value, 4, zeros=True)}")
+        elif value is not None:
+            texts.append(str(value))
+    return ": ".join(", ".join(part) for part in (texts, figures) if part)

@@ -2,13 +2,12 @@
 
 from dataclasses import dataclass, replace
 
-from oneclass.tasks.evaluate.strata import ACTIVITY, METRICS, POPULARITY
+from oneclass.tasks.evaluate.strata import ACTIVITY, METRICS, POPULARITY, THIRDS
 from oneclass.tasks.html.numbers import format_list, format_significant
 from oneclass.tasks.leaderboard import FOLDS_NOTE, LeaderboardRow
 from oneclass.tasks.protocols import PROTOCOLS, Protocol, describe_folds
 from oneclass.tasks.report.headline import describe_best
-from oneclass.tasks.report.run_tables import Row, RunTables, group_rows
-from oneclass.tasks.report.tables import METRIC_LABELS, Column, Table, fit_scale
+from oneclass.tasks.report.tables import METRIC_LABELS, Column, Row, RunTables, Table, fit_scale, group_rows
 
 BASELINE = "popularity"
 MODEL_AND_SCORE = (Column("model", "model"), Column("score", "score", "score"))
@@ -44,7 +43,7 @@ def build_protocol_sections(
         published: the row of the published list.
     """
     metrics, beyond, strata = (
-        group_rows(tables.as_rows(name), "protocol") for name in ("metrics", "beyond_accuracy", "strata")
+        group_rows(tables.load_evaluation(name), "protocol") for name in ("metrics", "beyond_accuracy", "strata")
     )
     sections = []
     for protocol, board in main.items():
@@ -120,18 +119,15 @@ def _build_pivot_table(name: str, caption: str, source: str, values: list[Row], 
     )
 
 
-def _choose_metric(protocol: str) -> str:
-    """Choose the first metric of a protocol that strata have."""
-    return next(metric for metric in PROTOCOLS[protocol].main_metrics if metric in METRICS)
-
-
 def _build_strata_table(strata: list[Row], board: list[LeaderboardRow], published: LeaderboardRow | None) -> Table:
     """Build a table with a row per stratum, and a column each for the published list, the best and popularity."""
-    protocol, metric = board[0].protocol, _choose_metric(board[0].protocol)
+    protocol = board[0].protocol
+    metric = next(metric for metric in PROTOCOLS[protocol].main_metrics if metric in METRICS)
     shown = [*filter(None, [published]), board[0], *(row for row in board if row.model == BASELINE)]
     lists = dict.fromkeys(format_list(row.model, row.score) for row in shown)
     rows: dict[tuple[str, str], Row] = {}
-    for row in (row for row in strata if row["metric"] == metric):
+    of_metric = (row for row in strata if row["metric"] == metric)
+    for row in sorted(of_metric, key=lambda row: (row["strata"], THIRDS.index(row["stratum"]))):
         ends = dict.fromkeys(format_significant(row[end]) for end in ("least", "most"))
         cells = rows.setdefault((row["strata"], row["stratum"]), {
             "strata": STRATA[row["strata"]], "stratum": row["stratum"], "range": " to ".join(ends),

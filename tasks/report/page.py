@@ -13,11 +13,10 @@ from markupsafe import Markup
 from oneclass.tasks.html.numbers import format_list
 from oneclass.tasks.html.templates import load_template
 from oneclass.tasks.report import content, headline, model_tables
-from oneclass.tasks.report.changes import build_changes
+from oneclass.tasks.report.content import build_changes
 from oneclass.tasks.report.figures import draw_figures
-from oneclass.tasks.report.run_tables import Row, RunTables, group_rows
-from oneclass.tasks.report.tables import render_cell
-from oneclass.tasks.report.warnings import collect_warnings
+from oneclass.tasks.report.headline import collect_warnings
+from oneclass.tasks.report.tables import Row, RunTables, group_rows, render_cell
 from oneclass.tasks.stores import published_model, runs
 from oneclass.tasks.stores.home import Home
 

@@ -1,16 +1,22 @@
-"""Tables of the page: columns, formats of values, raw values to sort by, and scales of means in HTML."""
+"""Tables of the page: their rows, columns, formats of values, raw values to sort by, and scales of means in HTML."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+import duckdb
+import polars as pl
 from markupsafe import Markup
 
+from oneclass import sql
+from oneclass.data_contracts.contracts import STAGES
 from oneclass.models.degrees.fits import BOOTSTRAP_REPLICATES
+from oneclass.tasks import protocols
 from oneclass.tasks.html import numbers
-from oneclass.tasks.report.run_tables import Row
+from oneclass.tasks.stores import warehouse
 
+Row = dict[str, Any]  # of a table of the warehouse, by column
 METRIC_LABELS = {
     "ndcg@100": "how many of the held-out likes are among the first 100, early ones counting more; 1 is perfect",
     "ndcg@100_new_items": "the same of the likes of items that no model has seen, among such items",
@@ -159,3 +165,49 @@ def render_cell(column: Column, row: Row, cards: bool) -> Markup:
     return Markup('<td class="dots" data-value="{}"{}><div><span>{}</span>{}</div></td>').format(
         plain, more, shown, drawn
     )
+
+
+@dataclass(frozen=True)
+class RunTables:
+    """Reads the report's tables of one run."""
+
+    connection: duckdb.DuckDBPyConnection
+    run_id: str
+
+    def __call__(self, name: str, **more: Any) -> pl.DataFrame:
+        """Run the query `report/<name>`; `more` are additional parameters of the query."""
+        query = f"report/{name}"
+        parameters: dict[str, Any] = {
+            "run_id": self.run_id,
+            "stages": list(STAGES),
+            **protocols.main_metric_parameters(),
+            **more,
+        }
+        values = {key: value for key, value in parameters.items() if f"${key}" in sql.statement(query)}
+        return warehouse.select(self.connection, query, **values)
+
+    def load_evaluation(self, table: str) -> list[Row]:
+        """Load this run's rows of a table of the schema `evaluation`, in the order of its columns."""
+        text = f"select * exclude (run_id) from evaluation.{table} where run_id = $run_id order by all"
+        return warehouse.query(self.connection, text, run_id=self.run_id).to_dicts()
+
+    def as_rows(self, name: str, **more: Any) -> list[Row]:
+        """Run a query as `__call__` does, and return rows as dictionaries."""
+        return self(name, **more).to_dicts()
+
+
+def group_rows(rows: Iterable[Row], *keys: str) -> dict[Any, list[Row]]:
+    """Group rows by one column, or by a tuple of several, in order of first appearance."""
+
+    def key(row: Row) -> Any:
+        return row[keys[0]] if len(keys) == 1 else tuple(row[name] for name in keys)
+
+    groups: dict[Any, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(key(row), []).append(row)
+    return groups
+
+
+def join_words(words: list[str]) -> str:
+    """Join words: a; a and b; a, b and c."""
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}" if words else ""

@@ -88,7 +88,7 @@ def find_eligible_items(
 
 def load_catalogue(connection: duckdb.DuckDBPyConnection, attributes: Attributes) -> Catalogue:
     """Return the items that are liked or new, by index, with the attributes."""
-    items = warehouse.select(connection, "rules/items")
+    items = warehouse.query(connection, "select item_id, users from curated.items order by item_index")
     return Catalogue(items["item_id"], items["users"], attributes)
 
 

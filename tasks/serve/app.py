@@ -18,8 +18,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.recommend import Recommender
 from oneclass.tasks.serve import list_routes
-from oneclass.tasks.serve.access import AccessControl, AccessRules
-from oneclass.tasks.serve.observer import Metrics, Observer
+from oneclass.tasks.serve.access import AccessControl, AccessRules, Metrics, Observer
 from oneclass.tasks.serve.reloader import PublicationWatcher
 from oneclass.tasks.serve.schemas import Health
 from oneclass.tasks.stores.home import Home

@@ -18,7 +18,7 @@ from oneclass.tasks.errors import InputError
 from oneclass.tasks.recommend import Recommender, UnknownItems
 from oneclass.tasks.recommend.ranking import ListName
 from oneclass.tasks.serve import schemas
-from oneclass.tasks.serve.observer import Metrics
+from oneclass.tasks.serve.access import Metrics
 from oneclass.tasks.serve.reloader import PublicationWatcher
 
 LISTS: dict[ListName, str] = {

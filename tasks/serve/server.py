@@ -12,9 +12,8 @@ from fastapi import FastAPI
 from uvicorn.supervisors import Multiprocess
 
 from oneclass.tasks.errors import InputError
-from oneclass.tasks.serve.access import AccessRules
+from oneclass.tasks.serve.access import MULTIPROCESS, AccessRules, open_access_log
 from oneclass.tasks.serve.app import create_app
-from oneclass.tasks.serve.observer import MULTIPROCESS, open_access_log
 from oneclass.tasks.serve.reloader import PublicationWatcher
 from oneclass.tasks.stores.home import Home
 

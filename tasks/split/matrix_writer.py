@@ -1,31 +1,66 @@
-"""Store the matrices of splits in the background, if asked for with the order in which each user liked the items.
+"""Store the matrices of splits in the background, with the features of items, and the order of likes if asked for.
 
 All edges are sorted once. The entries of a split are ranked among themselves from their ranks among all edges of the
 user, but for users of whom an edge is to be ranked by a later line than its first: their entries are sorted again.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
 from datetime import date
 
 import duckdb
 import numpy as np
-from scipy.sparse import csr_matrix
+import polars as pl
+from scipy.sparse import csr_matrix, vstack
 
 from oneclass import sql
+from oneclass.models.attributes.encoder import KINDS, FeatureEncoder
 from oneclass.models.numerics.matmul import as_read_only
 from oneclass.models.numerics.sequential_histories import select_ranks, with_recency_ranks
-from oneclass.tasks.binarize.weights import LikeSelection
+from oneclass.tasks.attributes import load_attributes, load_version
+from oneclass.tasks.binarize.aggregate import LikeSelection
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.protocols import NEXT_EVENTS_VALIDATION, is_fold
-from oneclass.tasks.split.features import Features
 from oneclass.tasks.split.matrix import TRAINING_RELATION, add_event_ages, load_csr
 from oneclass.tasks.stores.matrices import SplitMatrices
 from oneclass.tasks.stores.warehouse import query, select
 
 logger = logging.getLogger(__name__)
+
+
+def _encode_items(connection: duckdb.DuckDBPyConnection) -> csr_matrix | None:
+    version, frame = load_version(connection, "item"), load_attributes(connection, "item")
+    of_columns = zip(version.columns, version.types, strict=True) if version else ()
+    kinds = {name: kind for name, kind in of_columns if kind in KINDS}
+    if not kinds or frame is None:
+        return None
+    ids = query(connection, "select item_id from curated.items order by item_index")["item_id"]
+    return encode_items(frame, kinds, ids)
+
+
+def encode_items(frame: pl.DataFrame, kinds: Mapping[str, str], ids: pl.Series) -> csr_matrix:
+    """Encode the attributes of items by their ids, float32 (ids, features); zero for an id without a row."""
+    features = FeatureEncoder.fit(frame, kinds).encode(frame)
+    row_of_id = {name: row for row, name in enumerate(frame["item_id"])}
+    rows = np.array([row_of_id.get(name, len(row_of_id)) for name in ids], dtype=np.int64)
+    missing = csr_matrix(np.zeros((1, features.shape[1]), dtype=np.float32))
+    return csr_matrix(vstack([features, missing], format="csr")[rows])
+
+
+def add_new_items(connection: duckdb.DuckDBPyConnection, split: SplitMatrices) -> SplitMatrices:
+    """Append the items of `indexed.new_items`, columns without edges, to the split of every edge."""
+    # one row per item that nobody likes
+    new = query(connection, "from indexed.new_items order by item_index")["item_index"].to_numpy().astype(np.int32)
+    items, negatives = np.concatenate([split.items, new]), split.explicit_negatives
+    train = _widen(split.train, len(items))
+    negatives = None if negatives is None else _widen(negatives, len(items))
+    return replace(split, items=items, train=train, explicit_negatives=negatives)
+
+
+def _widen(matrix: csr_matrix, columns: int) -> csr_matrix:
+    return csr_matrix((matrix.data, matrix.indices, matrix.indptr), shape=(matrix.shape[0], columns))
 
 
 class MatrixWriter:
@@ -35,7 +70,7 @@ class MatrixWriter:
         write: starts to write a split, and returns its digest.
         order: whether to keep the order of likes with them.
         timed: by which `binarize` selected likes, to keep the ages of their events; None to keep none.
-        features: of all users and items, by default those of the warehouse.
+        features: of all items by index, by default those of the warehouse, zero for an item without attributes.
     """
 
     def __init__(
@@ -45,14 +80,14 @@ class MatrixWriter:
         *,
         order: bool,
         timed: LikeSelection | None,
-        features: Features | None = None,
+        features: csr_matrix | None = None,
     ) -> None:
         self._connection, self._timed, self._write = connection, timed, write
         self._order = EdgeOrder(connection) if order else None
         self._written: dict[str, Future[str]] = {}
         sizes = select(connection, "split/sizes").row(0, named=True)
         self._numbering = {**sizes, "digest": select(connection, "split/numbering", **sizes).item()}
-        self._features = features or Features.load(connection)
+        self._features = _encode_items(connection) if features is None else features
 
     def store(self, split: SplitMatrices, before: date | None = None) -> None:
         """Store a split, with recency ranks and event ages if they are kept; its relations must still exist.
@@ -71,7 +106,8 @@ class MatrixWriter:
         else:
             split = self._order.add_to(split) if self._order else split
             split = add_event_ages(self._connection, split, self._timed, before) if self._timed else split
-            split = self._features.add(split)
+            features = None if self._features is None else self._features[split.items]
+            split = replace(split, item_features=features)
             if is_fold(split.protocol):
                 split = replace(split, parts={**split.parts, "validation": split.parts["test"]})
             self._written[split.protocol] = self._write(replace(split, numbering=self._numbering))
@@ -82,7 +118,7 @@ class MatrixWriter:
         Raises:
             InputError: the data set has no attributes of items that count as features.
         """
-        if self._features.items is None:
+        if self._features is None:
             raise InputError(
                 "protocol cold_items: needs attributes of items, and the warehouse has none. Name the table and the "
                 "columns that count under [items] in the data set's TOML, or leave cold_items out of --protocols."

@@ -20,7 +20,7 @@ from scipy.sparse import csr_matrix
 
 from oneclass import sql
 from oneclass.models.evaluation.temporal_drift import measure_drift
-from oneclass.tasks.binarize.weights import LikeSelection, select_like_events
+from oneclass.tasks.binarize.aggregate import LikeSelection, select_like_events
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.protocols import NEXT_EVENTS_VALIDATION
 from oneclass.tasks.split.matrix import TRAINING_RELATION, insert_table, load_csr, store_roles
@@ -70,7 +70,9 @@ def make_next_events(
     cut = {"next_from": next_from, "before": before}
     connection.execute(sql.statement("split/edges_astride", events=events), {**values, **cut})
     connection.execute(sql.statement("split/next_events"), {**cut, "seen_items": seen_items})
-    items = select(connection, "split/next_items")["item_index"].to_numpy()
+    # one row per item that has an edge before the cut, in the order of its column
+    known = "select distinct item_index, item_column from next_events_roles where role in ('train', 'again')"
+    items = query(connection, f"{known} order by item_column")["item_index"].to_numpy()
     everyone, train = load_csr(connection, TRAINING_RELATION["next_events"], len(items))
     users, targets = load_csr(connection, "next_events_roles where role in ('next', 'again')", len(items))
     name, part_name = ("next_events", "test") if before is None else (NEXT_EVENTS_VALIDATION, "validation")
@@ -101,9 +103,7 @@ def limit_share(connection: duckdb.DuckDBPyConnection, settings: SplitSettings) 
 
     By halves, so that users keep their parts while the log grows a little.
     """
-    # one row
-    sizes = "select (select count(*) from indexed.users), (select count(*) from indexed.items)"
-    (users, items), share = query(connection, sizes).row(0), settings.held_out_share
+    (users, items), share = select(connection, "split/sizes").row(0), settings.held_out_share
     while share * users > (most := limit_users(items)):
         share /= 2
     if share < settings.held_out_share:
@@ -137,9 +137,9 @@ def draw_users(connection: duckdb.DuckDBPyConnection, settings: SplitSettings) -
             f"{len(users)} users for training. Lower it, or use split.scheme = hashed."
         )
     order = users[np.random.RandomState(LIANG2018_SEED).permutation(len(users))]
-    part = np.repeat(["train", "validation", "test"], [len(users) - 2 * held_out, held_out, held_out])
-    insert_table(connection, "drawn_users", pl.DataFrame({"user_index": order, "part": part}))
-    connection.execute(sql.statement("split/drawn_users"))
+    names = ["train", "validation", "test"]
+    part = pl.Series(np.repeat(names, [len(users) - 2 * held_out, held_out, held_out]), dtype=pl.Enum(names))
+    insert_table(connection, "user_parts", pl.DataFrame({"user_index": order, "part": part}))
 
 
 def draw_targets(connection: duckdb.DuckDBPyConnection) -> None:

@@ -11,24 +11,24 @@ from typing import Any
 
 import duckdb
 import numpy as np
+from scipy.sparse import csr_matrix
 
 from oneclass import sql
 from oneclass.tasks.attributes import load_version
+from oneclass.tasks.binarize.aggregate import LikeSelection
 from oneclass.tasks.binarize.stage import TABLES
-from oneclass.tasks.binarize.weights import LikeSelection
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.orchestration.stage_task import stage_task
 from oneclass.tasks.protocols import ALL_EDGES, PROTOCOLS
-from oneclass.tasks.split import explicit_negatives, protocols, strong_generalization
-from oneclass.tasks.split.features import Features, add_new_items
-from oneclass.tasks.split.matrix import load_csr, store_roles
-from oneclass.tasks.split.matrix_writer import MatrixWriter
+from oneclass.tasks.split import protocols, strong_generalization
+from oneclass.tasks.split.matrix import TRAINING_RELATION, add_explicit_negatives, load_csr, store_roles
+from oneclass.tasks.split.matrix_writer import MatrixWriter, add_new_items
 from oneclass.tasks.split.protocols import SeenItems, SeenSetting, choose_seen_items, find_cut_day, record_choice
 from oneclass.tasks.split.settings import KeepTimes, SplitSettings
 from oneclass.tasks.stores import matrices, stages, warehouse
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.stores.matrices import Part, SplitMatrices
-from oneclass.tasks.stores.stage_cache import StageCache
+from oneclass.tasks.stores.stages import StageCache
 from oneclass.tasks.stores.warehouse import query, select, table_digest
 
 logger = logging.getLogger(__name__)
@@ -148,7 +148,7 @@ def rewrite_splits(
     connection: duckdb.DuckDBPyConnection,
     plan: SplitPlan,
     write: Callable[[SplitMatrices], Future[str]],
-    features: Features | None = None,
+    features: csr_matrix | None = None,
 ) -> dict[str, dict[str, Any]]:
     """Write the roles and matrices of every protocol.
 
@@ -176,19 +176,19 @@ def rewrite_splits(
         limited = settings.model_copy(update={"held_out_share": drawn["held_out_share"]})
         splits = strong_generalization.make_splits(connection, limited, seed, plan.folds)
         for split_matrices in splits:
-            matrix_writer.store(explicit_negatives.add_explicit_negatives(connection, split_matrices, seed))
+            matrix_writer.store(add_explicit_negatives(connection, split_matrices, seed))
             drawn["fold_count"] += 1
     warehouse.drop_temporary(connection)
     everything = _build_all_edges(connection) if set(plan.protocols) != {"given"} else None
     if everything:  # no draws, since nothing is held out
-        edges = explicit_negatives.add_explicit_negatives(connection, everything, seed=0)
+        edges = add_explicit_negatives(connection, everything, seed=0)
         matrix_writer.store(add_new_items(connection, edges))
         warehouse.drop_temporary(connection)
     if "leave_one_out" in plan.protocols:
         assert everything is not None  # only a run of `given` alone leaves it out
         drawn["max_evaluated_users"] = protocols.limit_users(everything.train.shape[1])
         split_matrices = protocols.make_leave_one_out(connection, everything, seed, drawn["max_evaluated_users"])
-        matrix_writer.store(explicit_negatives.add_explicit_negatives(connection, split_matrices, seed))
+        matrix_writer.store(add_explicit_negatives(connection, split_matrices, seed))
         warehouse.drop_temporary(connection)
     if "cold_items" in plan.protocols:
         assert everything is not None  # as above
@@ -247,11 +247,11 @@ def _store_next_events(
     if day is None or (by_time is None and is_optional):
         return None, "left out, for " + ("no event has a time" if day is None else message)
     if by_time:
-        by_time = explicit_negatives.add_explicit_negatives(connection, by_time, seed, earlier)
+        by_time = add_explicit_negatives(connection, by_time, seed, earlier)
         matrix_writer.store(by_time, before=earlier)
     split_matrices = make(day, plan.likes)
     store_roles(connection, "next_events", "next_events_roles")
-    split_matrices = explicit_negatives.add_explicit_negatives(connection, split_matrices, seed, day)
+    split_matrices = add_explicit_negatives(connection, split_matrices, seed, day)
     matrix_writer.store(split_matrices, before=day)
     return day, message
 
@@ -262,22 +262,17 @@ def _load_given_split(
     train, test = (", ".join(map(str, ids)) for ids in files)
     connection.execute(sql.statement("split/given", train_files=train, test_files=test))
     store_roles(connection, "given", "given_roles")
-    return _build_split(connection, "given", "given_roles", "test")
-
-
-def _build_split(connection: duckdb.DuckDBPyConnection, protocol: str, roles: str, held_out: str) -> SplitMatrices:
-    """Build the split of a protocol that tests on the training users themselves."""
     items, everyone = (
-        query(connection, f"select distinct {side}_index from {roles} order by 1").to_series().to_numpy()
+        query(connection, f"select distinct {side}_index from given_roles order by 1").to_series().to_numpy()
         for side in ("item", "user")
     )
     width = int(items[-1]) + 1 if len(items) else 0
-    _, train = load_csr(connection, f"{roles} where role = 'train'", width, everyone)
-    users, targets = load_csr(connection, f"{roles} where role = '{held_out}'", width)
+    _, train = load_csr(connection, TRAINING_RELATION["given"], width, everyone)
+    users, targets = load_csr(connection, "given_roles where role = 'test'", width)
     rows = np.searchsorted(everyone, users).astype(np.int32)
-    logger.info("%s, %s users, %s edges held out", protocol, f"{len(everyone):,}", f"{targets.nnz:,}")
+    logger.info("given, %s users, %s edges held out", f"{len(everyone):,}", f"{targets.nnz:,}")
     part = Part(stored_histories=None, targets=targets, users=users, rows=rows)
-    return SplitMatrices(protocol, train, everyone, np.arange(width, dtype=np.int32), {"test": part})
+    return SplitMatrices("given", train, everyone, np.arange(width, dtype=np.int32), {"test": part})
 
 
 def _build_all_edges(connection: duckdb.DuckDBPyConnection) -> SplitMatrices:
@@ -302,7 +297,7 @@ def store_all_edges(home: Home, *, order: bool = False, timed: LikeSelection | N
             order=order,
             timed=timed,
         )
-        edges = explicit_negatives.add_explicit_negatives(connection, _build_all_edges(connection), seed=0)
+        edges = add_explicit_negatives(connection, _build_all_edges(connection), seed=0)
         matrix_writer.store(add_new_items(connection, edges))
         digests = matrix_writer.digests()
     if not digests:

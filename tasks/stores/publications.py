@@ -29,12 +29,8 @@ logger = logging.getLogger(__name__)
 
 DATABASE_FILE = "published.duckdb"
 RECOMMENDATIONS_FILE = "recommendations.parquet"
-LIST_TABLES = (
-    "recommendations",
-    "placements",
-    "exploration",
-    "lists",
-)  # in the database, and in the schema `published`
+LIST_TABLES = ("recommendations", "placements", "exploration", "lists")
+"""In the database, and in the schema `published`."""
 ROWS_PER_BATCH = 1 << 17
 STORAGE_VERSION = "v1.2.0"  # the earliest DuckDB that reads the published tables
 

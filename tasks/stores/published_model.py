@@ -27,7 +27,7 @@ SeenChoice = Literal["include", "exclude"]
 
 MANIFEST_FILE = "manifest.json"
 MODEL_FOLDER = "model"
-LISTS_FILE = "lists.parquet"  # of `published.lists`; absent in publications of earlier versions
+LISTS_FILE = "lists.parquet"  # of `published.lists`
 RULES_FILE = "rules.json"  # only if lists obey rules
 # Of the training matrix; the order of likes and the times of events only if the split keeps them.
 HISTORY_ARRAYS = [f"train_{kind}" for kind in ("indptr", "indices", "counts", "places", "event_starts", "event_ages")]
@@ -50,7 +50,7 @@ class PublishedModel:
         rules: those that its lists obey, as plain data; empty without any.
         excluded: (users, items), what rules keep from each user; None without such rules.
         attributes: by `item` and `user`, as `tasks.attributes.load_all_attributes` returns them.
-        lists: of `published.lists`; None if an earlier version published.
+        lists: of `published.lists`.
     """
 
     publication: dict[str, Any]
@@ -66,7 +66,7 @@ class PublishedModel:
     attributes: Mapping[str, pl.DataFrame]
     rules: dict[str, Any]
     excluded: csr_matrix | None
-    lists: pl.DataFrame | None
+    lists: pl.DataFrame
 
 
 def write_published_model(
@@ -180,7 +180,6 @@ def _read_published_model(home: Home) -> PublishedModel:
     histories = read_matrix(arrays, "train", width, owner="train")
     assert histories is not None
     ones = np.ones(len(excluded.get("excluded_indices", ())), dtype=np.float32)
-    lists = publication / LISTS_FILE
     return PublishedModel(
         facts,
         **descriptions["recommends"],
@@ -193,7 +192,7 @@ def _read_published_model(home: Home) -> PublishedModel:
         attributes={side: tables[name] for side in ("item", "user") if (name := f"{side}_attributes") in tables},
         rules=descriptions.get("rules", {}),
         excluded=read_matrix({**excluded, "excluded_counts": ones}, "excluded", width),
-        lists=pl.read_parquet(lists, glob=False) if lists.exists() else None,
+        lists=pl.read_parquet(publication / LISTS_FILE, glob=False),
     )
 
 

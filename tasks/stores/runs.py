@@ -42,7 +42,6 @@ PARTIAL_FILES = (
     "landing/.forget-*",
     "report/.*.html",
     "report/.*.json",
-    "report/figures/.*.svg",
 )
 """Patterns of temporary names in a data set's folder; their writer moves or deletes such files."""
 
@@ -165,6 +164,12 @@ def find_latest_evaluated(connection: duckdb.DuckDBPyConnection) -> str | None:
     """Return the newest completed run with an evaluation, or None."""
     found = connection.execute("select max_by(run_id, place) from operations.evaluated_runs").fetchall()
     return found[0][0]
+
+
+def list_evaluated_settings(connection: duckdb.DuckDBPyConnection) -> list[str]:
+    """List the settings of the evaluated runs as JSON, the last run's first."""
+    found = connection.execute("select settings from operations.evaluated_runs order by place desc").fetchall()
+    return [settings for (settings,) in found]
 
 
 def get_code_version() -> str:

@@ -1,16 +1,24 @@
-"""Run stages: one transaction each, committed if the stage's contracts hold, whose results are recorded."""
+"""Run stages, one transaction each, committed if the stage's contracts hold; cache their results.
+
+The cache stores the digest of all inputs of the tables (rows, settings, source, library versions) and the digest of the
+tables. If the input digest matches and the tables still have the stored digest, only the stage's contract is checked.
+Tables that were changed by hand are rewritten. Results without tables stay for every input digest.
+"""
 
 import contextlib
 import json
-from collections.abc import Generator, Sequence
+import logging
+from collections.abc import Generator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import duckdb
 import polars as pl
 
-from oneclass import data_contracts
+from oneclass import data_contracts, sql
 from oneclass.data_contracts.checks import RuleResult
-from oneclass.tasks.stores import warehouse
+from oneclass.models import fingerprint
+from oneclass.tasks.stores import checksums, warehouse
 from oneclass.tasks.stores.home import Home
 
 
@@ -56,3 +64,65 @@ def _record_results(
         for one in results
     ]
     warehouse.insert(connection, "operations.contract_results", pl.DataFrame(rows, infer_schema_length=None))
+
+
+logger = logging.getLogger(__name__)
+
+LIBRARIES = ("duckdb", "numpy", "numba", "polars", "scipy")
+
+
+class StageCache:
+    """The cached result of a stage.
+
+    Args:
+        connection: inside the stage's transaction.
+        stage: its name, which is that of its file in `sql/` if it writes tables.
+        sources: the stage's modules, or folders of them.
+        reads: a digest of the rows that it reads.
+        parameters: settings and seed, as plain data.
+        tables: the tables that it writes; none if it only decides something.
+
+    Attributes:
+        made_from: the digest of all inputs of the tables.
+    """
+
+    def __init__(
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        stage: str,
+        sources: Sequence[Path],
+        *,
+        reads: str,
+        parameters: Mapping[str, Any],
+        tables: Sequence[str],
+    ) -> None:
+        self._connection, self._stage, self._tables = connection, stage, tables
+        modules = [one for source in sources for one in (sorted(source.glob("*.py")) if source.is_dir() else [source])]
+        digests = [fingerprint.fingerprint_file(module) for module in modules]
+        if tables:
+            digests.append(sql.stage_digest(stage))
+        versions = [checksums.library_version(name) for name in LIBRARIES]
+        self.made_from = checksums.compute_key(stage, reads, dict(parameters), digests, versions)
+
+    def lookup(self) -> dict[str, Any] | None:
+        """Return the stage's stored result, or None if its inputs or tables have changed."""
+        query = "select made, result from operations.stage_results where stage = ? and made_from = ?"
+        found = self._connection.execute(query, [self._stage, self.made_from]).fetchone()
+        if found is None:
+            return None
+        if found[0] != self._tables_digest():
+            logger.warning("%s: %s changed since; made anew", self._stage, " or ".join(self._tables))
+            return None
+        kept = f"; {', '.join(self._tables)} stay as they are" if self._tables else ""
+        logger.info("%s: nothing is new%s", self._stage, kept)
+        return json.loads(found[1])
+
+    def store(self, result: Mapping[str, Any]) -> None:
+        """Store the stage's result, plain data, with the digests of its inputs and tables."""
+        stale = "delete from operations.stage_results where stage = ? and (made_from = ? or ?)"
+        self._connection.execute(stale, [self._stage, self.made_from, bool(self._tables)])
+        row = [self._stage, self.made_from, self._tables_digest(), json.dumps(dict(result))]
+        self._connection.execute("insert into operations.stage_results values (?, ?, ?, ?)", row)
+
+    def _tables_digest(self) -> str:
+        return "; ".join(warehouse.table_digest(self._connection, table) for table in self._tables)

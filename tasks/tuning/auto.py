@@ -189,7 +189,7 @@ def _load_stored_search(home: Home, default: ChosenSettings) -> dict[str, Any] |
     names = ("key", "users", "items", "edges", "searched_on")
     parameters = {name: (default.searched or {})[name] for name in names} | {"model": default.model}
     with warehouse.open_warehouse(home, read_only=True) as connection:
-        rows = warehouse.select(connection, "tune/stored_settings", **parameters, days=MAX_AGE_DAYS, moved=MAX_GROWTH)
+        rows = warehouse.select(connection, "train/stored_settings", **parameters, days=MAX_AGE_DAYS, moved=MAX_GROWTH)
     return next(rows.iter_rows(named=True), None)
 
 

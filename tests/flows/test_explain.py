@@ -81,14 +81,14 @@ def test_the_history_and_the_published_list_are_shown_with_titles_and_reasons(co
     publish_fit(home, "run", PublishSettings(), "mrf_dense", "score", fit, digests[ALL_EDGES])
     found = explain_user(home, "u7", top=3)
     liked = {item for (item,) in query_rows(home, "select item_id from curated.interactions where user_id = 'u7'")}
-    assert {one.item_id for one in found.history} == liked and found.published.model == "mrf_dense"
+    assert {one["item_id"] for one in found.history} == liked and found.published.model == "mrf_dense"
     listed = "select item_id from published.recommendations where user_id = 'u7' and rank <= 3 order by rank"
-    assert [(one.item_id,) for one in found.published.items] == query_rows(home, listed)
+    assert [(one["item_id"],) for one in found.published.items] == query_rows(home, listed)
     weights = np.load(home.models / "mrf_dense" / fit / "weights.npy")
     index = dict(query_rows(home, "select item_id, item_index from indexed.items"))
     for item in found.published.items:
-        largest = np.sort(weights[[index[one] for one in liked], index[item.item_id]])[::-1][:3]
-        np.testing.assert_array_equal([value for _, value in item.because], largest[largest > 0])
+        largest = np.sort(weights[[index[one] for one in liked], index[item["item_id"]]])[::-1][:3]
+        np.testing.assert_array_equal([value for _, value in item["because"]], largest[largest > 0])
 
 
 @pytest.mark.parametrize(

@@ -295,7 +295,7 @@ def test_a_run_whose_process_died_is_put_right_by_the_next(prefect_server, home,
         @flow
         def following():
             with runs.record_run(home, "next", "nightly-retrain", {}) as earlier:
-                pipeline.reconcile.reconcile_runs(earlier)
+                pipeline.artifacts.reconcile_runs(earlier)
 
         following()
         assert client.read_flow_run(ids[0]).state.type.name == shown

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from oneclass import sql
 from oneclass.data_contracts import contracts
-from oneclass.tasks.binarize import weights
+from oneclass.tasks.binarize import aggregate
+from oneclass.tasks.binarize.aggregate import LikeSelection
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
-from oneclass.tasks.binarize.weights import LikeSelection
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import SplitPlan, split
 from oneclass.tasks.stores import matrices
@@ -139,7 +139,7 @@ def test_any_stream_of_events_agrees_with_sums_of_fractions(tables, events, thre
     tables.execute("delete from raw.events")
     rows = [(*event[:4], 1, line, event[4]) for line, event in enumerate(events, 1)]
     tables.executemany("insert into raw.events values (?, ?, ?, ?, ?, ?, ?)", rows)
-    weights.create_weighted_events(tables, settings, None, None)
+    aggregate.create_weighted_events(tables, settings, None, None)
     tables.execute(sql.statement("binarize/weighted_pairs"), {"threshold": threshold})
     columns = "user_id, item_id, event_count, weight, first_at, last_at, position & 1099511627775"
     by_stage = tables.execute(f"select {columns} from weighted_pairs order by all").fetchall()

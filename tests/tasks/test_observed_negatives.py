@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from oneclass.models.random_graph.settings import RandomGraphSettings
+from oneclass.tasks.binarize.aggregate import LikeSelection
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
-from oneclass.tasks.binarize.weights import LikeSelection
 from oneclass.tasks.protocols import ALL_EDGES
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import SplitPlan, split

@@ -30,7 +30,7 @@ from oneclass.models.numerics.adjacency import (
 )
 from oneclass.models.paired_symbols.model import PairedSymbols, PairedSymbolsSettings
 from oneclass.models.random_graph.model import RandomGraph, RandomGraphSettings
-from oneclass.tasks.demo.story import TRAITS, DemoSettings, simulate_likes
+from oneclass.tasks.demo import TRAITS, DemoSettings, simulate_likes
 
 KEPT = 0.9
 DEMO = DemoSettings()

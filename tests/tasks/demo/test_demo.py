@@ -7,8 +7,8 @@ import duckdb
 import numpy as np
 import pytest
 
-from oneclass.tasks.demo import story
-from oneclass.tasks.demo.story import DemoSettings, make_demo, solve_degree_distributions
+from oneclass.tasks import demo as story
+from oneclass.tasks.demo import DemoSettings, make_demo, solve_degree_distributions
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.stores.home import Home
 from tests.conftest import flip_bit
@@ -94,7 +94,7 @@ def test_one_byte_flipped_is_made_anew(home, name, caplog):
 
 
 def test_other_settings_take_the_place_of_the_old_log(home, monkeypatch):
-    monkeypatch.setattr("oneclass.tasks.demo.netflix_writer.LINES_PER_FILE", 3_000)
+    monkeypatch.setattr("oneclass.tasks.demo.LINES_PER_FILE", 3_000)
     several = make_demo(home, SMALL, 1)
     assert [log.name for log in several] == [f"combined_data_{number}.txt" for number in range(1, 5)]
     assert len(parse_logs(several)) == make_demo_log(home)["considered"]
@@ -110,7 +110,7 @@ def test_other_settings_take_the_place_of_the_old_log(home, monkeypatch):
 def test_a_failure_leaves_the_old_log_as_it_was(home, monkeypatch):
     [log] = make_demo(home, SMALL, 1)
     before = log.read_bytes(), make_demo_log(home)
-    monkeypatch.setattr("oneclass.tasks.demo.story.write_ratings_log", lambda *_: 1 / 0)
+    monkeypatch.setattr("oneclass.tasks.demo.write_ratings_log", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         make_demo(home, SMALL, 2)
     assert (log.read_bytes(), make_demo_log(home)) == before and not list(home.folder.glob(".demo-*"))

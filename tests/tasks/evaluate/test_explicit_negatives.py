@@ -11,10 +11,8 @@ from oneclass.models.random_graph.model import RandomGraph, RandomGraphSettings
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
 from oneclass.tasks.datasets import load_dataset
-from oneclass.tasks.demo.story import DemoSettings, make_demo
-from oneclass.tasks.evaluate import calibration as evaluate_like
-from oneclass.tasks.evaluate import calibration as evaluate_truth
-from oneclass.tasks.evaluate import explicit_negatives
+from oneclass.tasks.demo import DemoSettings, make_demo
+from oneclass.tasks.evaluate import calibration
 from oneclass.tasks.ingest.stage import ingest
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import SplitPlan
@@ -62,15 +60,15 @@ def one_by_one(model, split):
 
 
 def test_every_held_out_pair_is_judged_once(split, model, monkeypatch):
-    monkeypatch.setattr(explicit_negatives, "USERS_PER_BLOCK", 7)
+    monkeypatch.setattr(calibration, "USERS_PER_PAIR_BLOCK", 7)
     random = np.random.default_rng(5)
     truth = None
     if split.protocol == "leave_one_out":
         traits = [random.normal(size=shape).astype(np.float32) for shape in ((USERS, 2), (ITEMS, 2), ITEMS)]
         truth = GroundTruth(*traits, np.ones(USERS), np.ones(ITEMS))
     users, items, like, liked = map(np.array, zip(*one_by_one(model, split), strict=True))
-    found = explicit_negatives.evaluate_explicit_feedback(
-        "any", explicit_negatives.score_explicit_pairs(model, split.parts["test"], truth)
+    found = calibration.evaluate_explicit_feedback(
+        "any", calibration.score_explicit_pairs(model, split.parts["test"], truth)
     )
     expected = evaluate_probabilities(like, liked)
     if truth is not None:
@@ -86,7 +84,7 @@ def test_every_held_out_pair_is_judged_once(split, model, monkeypatch):
         assert one.edges == len(inside) == sum(one.histogram) and one.error == pytest.approx(np.mean(inside >= 0.5))
     assert sum(one.edges for one in found.dislikes_by_degree) == (~liked).sum()
     shares = smoothed_like_rates(split.train, split.explicit_negatives)
-    popular = explicit_negatives.evaluate_popularity_baseline([split]).figures["considered_log_loss"].value
+    popular = calibration.evaluate_popularity_baseline([split]).figures["considered_log_loss"].value
     assert popular == pytest.approx(evaluate_probabilities(shares[items], liked)["considered_log_loss"].value)
 
 
@@ -115,7 +113,7 @@ def whole(home):
 
 @pytest.fixture(scope="module")
 def truth(home, whole):
-    return evaluate_truth.load_truth(home, whole)
+    return calibration.load_truth(home, whole)
 
 
 def test_the_truth_stands_in_the_order_of_the_split(home, whole, truth):
@@ -137,8 +135,8 @@ def test_the_sample_comes_true_at_the_true_ratio(whole, truth):
     model = RandomGraph(RandomGraphSettings(factors=2, iterations=3)).fit(whole.train)
     part, law = whole.parts["test"], model.negative_distribution()
     of_part, everybody = truth.of_users(part.rows), np.ones(len(part.users), dtype=bool)
-    found = evaluate_like.evaluate_like(
-        "any", evaluate_like.sample_likes(model, law, whole.train, part, of_part, everybody)
+    found = calibration.evaluate_like(
+        "any", calibration.sample_likes(model, law, whole.train, part, of_part, everybody)
     )
     bins = {kind: {one.low: one for name, one in found.calibration if name == kind}
             for kind in ("sampled_negatives", "density_ratio", "coin")}  # fmt: skip
@@ -153,5 +151,5 @@ def test_the_sample_comes_true_at_the_true_ratio(whole, truth):
 
 def test_likes_that_are_not_the_demos_have_no_truth(home, tmp_path):
     other = Home(tmp_path, "demo", Limits(threads=1, memory=1 << 30))
-    assert evaluate_truth.load_truth(other, None) is None
-    assert evaluate_truth.load_truth(other, prepare_split(other, 3)) is None
+    assert calibration.load_truth(other, None) is None
+    assert calibration.load_truth(other, prepare_split(other, 3)) is None

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oneclass.tasks.html import numbers
-from oneclass.tasks.html.sparkline import HEIGHT, MARGIN, WIDTH, draw_sparkline
+from oneclass.tasks.html.templates import HEIGHT, MARGIN, WIDTH, draw_sparkline
 
 
 @given(st.floats(-1e12, 1e12).filter(lambda value: value == 0 or abs(value) > 1e-9), st.integers(1, 6))

@@ -14,7 +14,7 @@ import pytest
 
 from oneclass.tasks import home_page
 from oneclass.tasks.explain import views
-from oneclass.tasks.explain.explanation import Explanation, HistoryItem, PublishedList, RecommendedItem
+from oneclass.tasks.explain.explanation import Explanation, PublishedList
 from oneclass.tasks.stores.home import Home
 from tests.browser import CHROMIUM, open_chromium
 from tests.conftest import query_rows
@@ -33,10 +33,11 @@ def pages(reported, tmp_path_factory):
     root = shutil.copytree(reported.root, tmp_path_factory.mktemp("copied") / "home", symlinks=True)
     home = Home(root, "small", reported.limits)
     items = [
-        RecommendedItem(f"i{at}", -1.5 * at, 20 + at, (0.5, 0.1), (("i9", 0.25), ("i8", -0.1)), at == 2)
+        {"item_id": f"i{at}", "score": -1.5 * at, "users": 20 + at, "like_mean": 0.5, "like_sd": 0.1, "mark": None}
+        | {"because": [("i9", 0.25), ("i8", -0.1)], "seen": at == 2}
         for at in range(12)
     ]
-    history = [HistoryItem(f"i{at}", datetime(2026, 11, 20), 5) for at in range(30)]
+    history = [{"item_id": f"i{at}", "first_at": datetime(2026, 11, 20), "users": 5} for at in range(30)]
     titles = {f"i{at}": f"A film <of> {at}" for at in range(9)}
     found = Explanation("small", "u1", history, PublishedList("wmf", "like", items), ["i3: rank 4 of 20."], titles)
     explained = views.write_user_page(home, found)

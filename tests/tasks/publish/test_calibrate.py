@@ -7,8 +7,8 @@ from oneclass.models.registry import MODELS
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
 from oneclass.tasks.datasets import load_dataset
-from oneclass.tasks.demo.story import DemoSettings, make_demo
-from oneclass.tasks.evaluate.explicit_negatives import score_explicit_pairs
+from oneclass.tasks.demo import DemoSettings, make_demo
+from oneclass.tasks.evaluate.calibration import score_explicit_pairs
 from oneclass.tasks.ingest.stage import ingest
 from oneclass.tasks.publish.calibrate import calibrate_like
 from oneclass.tasks.recommend.like_calibration import UNCALIBRATED

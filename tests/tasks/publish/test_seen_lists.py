@@ -75,6 +75,8 @@ def test_an_explanation_marks_seen_items_and_ranks_them_among_all(included):
     other = next(one for one in ranking if one not in history)
     words = f"{other}: rank {1 + ranking.index(other)} of {len(ranking)} for {USER}, by wmf/"
     assert words in explain_user(home, USER, item_ids=[item, other]).rank_explanations[1]
-    assert [row.item_id for row in found.published.items] == ranking[:8]
-    assert [row.seen for row in found.published.items] == [row.item_id in history for row in found.published.items]
+    assert [row["item_id"] for row in found.published.items] == ranking[:8]
+    assert [row["seen"] for row in found.published.items] == [
+        row["item_id"] in history for row in found.published.items
+    ]
     assert "+ seen: the user likes it already" in views.format_explanation(found)

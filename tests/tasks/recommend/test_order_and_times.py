@@ -7,9 +7,9 @@ import polars as pl
 import pytest
 
 from oneclass.models.registry import MODELS
+from oneclass.tasks.binarize.aggregate import LikeSelection
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
-from oneclass.tasks.binarize.weights import LikeSelection
 from oneclass.tasks.evaluate.stage import evaluate
 from oneclass.tasks.explain.explanation import explain_user
 from oneclass.tasks.protocols import ALL_EDGES
@@ -120,11 +120,11 @@ def test_an_explanation_weighs_as_the_recommendations_do_also_once_a_model_is_pr
                 manual.promote_model(home, promoted, "mrf_dense")
             assert home.published.resolve().name == promoted and load(home.root, "small").history("u7") == order["u7"]
         found = explain_user(home, "u7", top=3)
-        assert [one.item_id for one in found.published.items] == shop.recommend_for("u7", n=3)["item_id"].to_list()
+        assert [one["item_id"] for one in found.published.items] == shop.recommend_for("u7", n=3)["item_id"].to_list()
         _, added = by_hand(shop, order["u7"])
         for item in found.published.items:
-            for one, value in item.because:
-                assert value == pytest.approx(added[one][shop.names.column_index(item.item_id)], rel=1e-5)
+            for one, value in item["because"]:
+                assert value == pytest.approx(added[one][shop.names.column_index(item["item_id"])], rel=1e-5)
 
 
 def test_users_of_the_log_are_scored_by_the_ages_of_their_events(tmp_path):

@@ -18,9 +18,8 @@ from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
 from oneclass.tasks.promotion_log import Decision, record_decision
 from oneclass.tasks.report import report
-from oneclass.tasks.report.headline import build_headline, build_volume_card
-from oneclass.tasks.report.run_tables import RunTables
-from oneclass.tasks.report.warnings import collect_warnings
+from oneclass.tasks.report.headline import build_headline, build_volume_card, collect_warnings
+from oneclass.tasks.report.tables import RunTables
 from oneclass.tasks.rules.settings import DeclaredRules, Rules
 from oneclass.tasks.stores import runs, warehouse
 from tests.conftest import home_in, query_rows, two_tastes

@@ -12,7 +12,7 @@ from oneclass.tasks.report import figures as report_figures
 from oneclass.tasks.report import plotting, report
 from oneclass.tasks.report.figures import draw_figures
 from oneclass.tasks.report.headline import load_leaderboards
-from oneclass.tasks.report.run_tables import RunTables
+from oneclass.tasks.report.tables import RunTables
 from oneclass.tasks.stores import warehouse
 from oneclass.tasks.stores.home import Home, Limits
 from tests.conftest import execute_statement, query_rows

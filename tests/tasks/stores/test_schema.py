@@ -143,6 +143,6 @@ def test_runs_are_in_the_order_that_they_were_recorded_in_whatever_the_clock_say
     execute_statement(home, "update operations.runs set state = 'failed' where run_id = 'failed'")
     with warehouse.open_warehouse(home, read_only=True) as connection:
         assert runs.find_latest_evaluated(connection) == "now"
-        found = warehouse.select(connection, "changes/previous_run", run_id="now")
+        found = warehouse.select(connection, "report/previous_run", run_id="now")
         assert found["run_id"].to_list() == ["future"]
-        assert warehouse.select(connection, "changes/previous_run", run_id="future").is_empty()
+        assert warehouse.select(connection, "report/previous_run", run_id="future").is_empty()

@@ -86,7 +86,7 @@ def test_frames_go_in_and_come_out_by_name(home):
         warehouse.insert(connection, "evaluation.metrics", rows.with_columns(**keys))
         warehouse.insert(connection, "evaluation.metrics", rows.clear())
         connection.execute("select 1 from range(9)").fetchone()
-        found = warehouse.select(connection, "report/metrics", run_id="run_id")
+        found = warehouse.query(connection, "select * exclude (run_id) from evaluation.metrics order by all")
         relation = {"edges": "(select null::date as first_at)"}
         assert warehouse.select(connection, "split/next_cut", relation, share=0.5).columns == ["next_from"]
     expected = [("protocol", "model", "score", "k", 1.5, None, 3), ("protocol", "model", "score", "l", 2.0, None, 4)]

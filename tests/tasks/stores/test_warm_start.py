@@ -15,8 +15,8 @@ from oneclass.tasks.protocols import ALL_EDGES
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import SplitPlan, split
 from oneclass.tasks.stores import fits, matrices, runs, warehouse
+from oneclass.tasks.stores.fits import build_start
 from oneclass.tasks.stores.matrices import Part
-from oneclass.tasks.stores.warm_start import build_start
 from tests.conftest import execute_statement, two_tastes
 from tests.tasks.conftest import train_model
 

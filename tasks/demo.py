@@ -2,7 +2,8 @@
 
 Degrees come from power laws with exponential cut-off, half-edges are paired into the hidden graph H, and a Bernoulli
 draw per considered edge decides whether it is liked (Paquet and Koenigstein 2014, sections 2 and 3). A like becomes 4
-or 5 stars, a considered item that is not liked 1 to 3. `<home>/demo/truth/` stores what a real log hides:
+or 5 stars, a considered item that is not liked 1 to 3: lines `USER,STARS,YYYY-MM-DD` below a line `ITEM:` of each item,
+in `combined_data_1.txt`, up to `_4` for a large log. `<home>/demo/truth/` stores what a real log hides:
 
     settings.json    settings, seed, generator version, degree distributions, resulting counts, and sha256s
     edges.parquet    one row per edge of H: user, item (ids as in the log), probability, liked
@@ -18,11 +19,13 @@ import json
 import logging
 import shutil
 import tempfile
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, Field
@@ -30,7 +33,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from oneclass.models.degrees.distributions import Distribution, power_law_with_mean
 from oneclass.models.generator.hidden_graph import NotGraphical, draw_graph
 from oneclass.models.generator.likes import LikeFactors, draw_like_factors, draw_likes, draw_ratings, like_probabilities
-from oneclass.tasks.demo.netflix_writer import expand_items, partition_items_by_edges, write_ratings_log
+from oneclass.models.numerics.adjacency import partition_rows
 from oneclass.tasks.errors import InputError, OneclassError
 from oneclass.tasks.stores import durable
 from oneclass.tasks.stores.home import Home
@@ -47,6 +50,10 @@ BIAS_SD = 0.5  # standard deviation of the items' biases in the logit
 USER_EXPONENT, ITEM_EXPONENT = 0.5, 0.77
 MAX_DENSITY = 0.8  # largest share of considered pairs
 EXPONENT_STEPS = 80
+LINES_PER_FILE, MAX_FILES = 25_000_000, 4
+EDGES_PER_BLOCK = 1 << 20
+
+RatingFunction = Callable[[np.ndarray, np.ndarray, slice], tuple[np.ndarray, np.ndarray]]
 
 
 class DemoSettings(BaseModel):
@@ -272,3 +279,48 @@ def _write_edges(path: Path, simulation: Simulation) -> None:
                 simulation.probability[part],
             )
             writer.write_table(pa.table([*map(pa.array, arrays), pa.array(simulation.liked[part])], pa.schema(columns)))
+
+
+def partition_items_by_edges(starts: np.ndarray, first: int, last: int) -> Iterator[tuple[int, int]]:
+    """Yield ranges [i, j) of the items [first, last) with about `EDGES_PER_BLOCK` edges, at least one item each."""
+    while first < last:
+        end = int(np.searchsorted(starts, starts[first] + EDGES_PER_BLOCK, side="right")) - 1
+        end = min(max(end, first + 1), last)
+        yield first, end
+        first = end
+
+
+def expand_items(starts: np.ndarray, first: int, end: int) -> np.ndarray:
+    """Return the item of each edge of the items [first, end), int32."""
+    return np.repeat(np.arange(first, end, dtype=np.int32), np.diff(starts[first : end + 1]))
+
+
+def write_ratings_log(folder: Path, starts: np.ndarray, users: np.ndarray, rate: RatingFunction) -> list[str]:
+    """Write the ratings of a graph; ids are indices plus one.
+
+    Args:
+        starts, users: CSR by item, int64 (N + 1,) and int32 (edges,).
+        rate: maps users, items and positions of some edges to their stars (1 to 5) and dates (datetime64[D]).
+
+    Returns:
+        The names of the files.
+    """
+    files = min(MAX_FILES, -(-len(users) // LINES_PER_FILE))
+    shares = partition_rows(starts, files)
+    names = [f"combined_data_{number}.txt" for number in range(1, files + 1)]
+    for name, low, high in zip(names, shares[:-1], shares[1:], strict=True):
+        with open(folder / name, "wb") as file:
+            parts = partition_items_by_edges(starts, int(low), int(high))
+            file.writelines(_format_lines(starts, users, rate, first, end) for first, end in parts)
+    return names
+
+
+def _format_lines(starts: np.ndarray, users: np.ndarray, rate: RatingFunction, first: int, end: int) -> bytes:
+    """Format the lines of the items [first, end), each of which has an edge."""
+    part = slice(starts[first], starts[end])
+    users, items = users[part], expand_items(starts, first, end)
+    stars, dates = rate(users, items, part)
+    ratings = pl.DataFrame({"item": items + 1, "user": users + 1, "stars": stars, "date": dates})
+    lines = pl.format("{},{},{}", "user", "stars", "date").str.join("\n")
+    by_item = ratings.group_by("item", maintain_order=True).agg(lines=lines)
+    return by_item.select(pl.format("{}:\n{}\n", "item", "lines").str.join()).item().encode()
