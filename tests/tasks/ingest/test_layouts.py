@@ -76,6 +76,7 @@ ROWS = in_rows()
 IN_SECONDS = in_rows(lambda when: f"{(when - datetime(1970, 1, 1)).total_seconds():.0f}")
 PLAIN = write_csv(ROWS)
 RECORDS = [dict(zip(NAMES, row, strict=True)) for row in ROWS]
+NESTED = [{"who": {"id": user}, "what": {"sku": item, "value": value}, "date": day} for user, item, value, day in ROWS]
 APART = [(*row[:3], *row[3].split()) for row in ROWS]
 INDEXED = [(str(number), *row) for number, row in enumerate(ROWS)]
 PADDED = write_csv([[cell.ljust(19) for cell in row] for row in [NAMES, *ROWS]], (), " | ")
@@ -87,6 +88,8 @@ NUMBERED = {"1": ["10", "20"], "2": ["10"], "3": ["30", "10", "40"]}
 BY_NUMBER = {"columns": {"user": 1, "item": 2, "value": 3, "time": 4}}
 TEXTS = "names = ['user_id', 'items'], header = false, all_varchar = true"
 SPLIT = "select user_id, unnest(string_split(items, '|')) as item_id from"
+LINES = "unnest(string_split(trim(content, chr(10)), chr(10)))"
+ARRAYS = "select json->>0 as user_id, json->>1 as item_id, json->>2 as value, json->>3 as occurred_at from"
 DELIMITERS = [",", ";", "\t", "|", "^", "~", "\x01", "::", ",\t", ", "]
 TITLES = {"shift-jis": "クール", "big5": "酷片", "gb18030": "电影", "latin-1": "Amélie"}
 PACKINGS = {"gzip": gzip.compress, "bzip2": bz2.compress, "xz": lzma.compress, "zstd": zstd.compress,
@@ -103,19 +106,32 @@ LAYOUTS: dict[str, str | bytes | tuple[str | bytes, dict | str]] = {
     "ratings.dat": write_csv(IN_SECONDS, (), "::"),
     "u.data": write_csv(IN_SECONDS, (), "\t"),
     "comma without a header": (write_csv(ROWS, ()), BY_NUMBER),
+    "blanks without a header": (write_csv(IN_SECONDS, (), " "), BY_NUMBER),
+    "caret without a header": (write_csv(ROWS, (), "^"), BY_NUMBER),
+    "quotes without a header": (re.sub(r"[^,\n]+", r'"\g<0>"', write_csv(ROWS, ())), BY_NUMBER),
     "quotes": re.sub(r"[^,\n]+", r'"\g<0>"', PLAIN),
     "quotes over several lines": write_csv([(*row, '"a ""note""\n\nof, lines"') for row in ROWS], (*NAMES, "note")),
     "other order": write_csv([row[::-1] for row in ROWS], NAMES[::-1]),
     "swapped tab header": write_csv([(i, u, v, t) for u, i, v, t in IN_SECONDS], (*NAMES[1::-1], *NAMES[2:]), "\t"),
     "unknown name of the time": (PLAIN.replace("timestamp", "seen"), {"columns": {"time": "seen"}}),
+    "unknown name of the value": (PLAIN.replace("rating", "Sterne"), {"columns": {"value": "Sterne"}}),
     "German names": write_csv(in_rows("{:%d.%m.%Y %H:%M}".format, decimal=","),
                               ("Kunde", "Artikelnummer", "Menge", "Datum"), ";"),
+    "Spanish names": write_csv(ROWS, ("ID-Cliente", "Producto", "Cantidad", "Fecha")),
+    "RecBole": write_csv(IN_SECONDS, ("user_id:token", "item_id:token", "rating:float", "timestamp:float"), "\t"),
+    "names in other letters": write_csv(ROWS, ("USER-ID", "Item ID", "RATING", "Timestamp")),
     "lines of Windows": PLAIN.replace("\n", "\r\n"),
+    "lines of old Macs": PLAIN.replace("\n", "\r"),
     "unnamed index": write_csv(INDEXED, ("", *NAMES)),
     "row names of R": (write_csv(INDEXED), {"row_names": True}),
+    "comments": ("# exported on Monday\n# by the shop\n" + PLAIN, "from read_csv('log', skip = 2)"),
+    "delimiter for Excel": ("sep=,\r\n" + PLAIN.replace("\n", "\r\n"), "from read_csv('log', skip = 1)"),
     "files put together": PLAIN + PLAIN,
     "totals at the end": PLAIN + "Total,4,13.75,\n",
     "title above the header": ("Orders of the user\nExported on Monday\n\n" + PLAIN, "from read_csv('log', skip = 3)"),
+    "title of a table": ("Orders of the shop,,,\n,,,\n" + PLAIN, "from read_csv('log', skip = 2)"),
+    "title above unknown names": ("Orders of the shop\n\n" + PLAIN.replace("user_id,item_id", "Nr,Was"),
+                                  "select * rename (Nr as user_id, Was as item_id) from read_csv('log', skip = 2)"),
     "byte order mark": "\ufeff" + PLAIN,
     "UTF-16": PLAIN.encode("utf-16"),
     "Windows-1252": (PLAIN.encode("windows-1252"), {"encoding": "windows-1252"}),
@@ -129,21 +145,34 @@ LAYOUTS: dict[str, str | bytes | tuple[str | bytes, dict | str]] = {
     "workbook": as_workbook([NAMES, *ROWS]),
     "JSON lines": write_json(RECORDS),
     "JSON array": (json.dumps(RECORDS, indent=2), "from read_json('log')"),
+    "JSON objects over several lines": (write_json(RECORDS, indent=2), "from read_json('log')"),
+    "nested JSON lines": (write_json(NESTED), "select who.id as user_id, what.*, date from read_json('log')"),
     "JSON object with an array": (json.dumps({"shop": "x", "result": {"data": RECORDS}}),
                                   "select unnest(result.data, recursive := true) from read_json('log')"),
+    "JSON array of arrays": (json.dumps(ROWS), f"{ARRAYS} (select unnest(from_json(content, '[\"JSON\"]')) as json "
+                             + "from read_text('log'))"),
+    "arrays in JSON lines": (write_json(ROWS), f"{ARRAYS} (select {LINES}::json as json from read_text('log'))"),
     "decimal comma": write_csv(in_rows(decimal=","), delimiter=";"),
+    "Excel's days": (write_csv(in_rows(lambda at: f"{(at - datetime(1899, 12, 30)) / timedelta(1):.8f}")),
+                     "select * replace (timestamp '1899-12-30' + to_seconds(round(timestamp * 86400)) as timestamp) "
+                     + "from read_csv('log')"),
     "empty times": (write_csv((*row[:3], "") for row in ROWS), {"columns": {"time": []}}),
     "date and time apart": (write_csv(APART, (*NAMES[:3], "date", "time")), {"columns": {"time": ["date", "time"]}}),
+    "date and time without a header": (write_csv(APART, (), " "), {"columns": BY_NUMBER["columns"] | {"time": [4, 5]}}),
     "psql": PADDED.replace("\n", "\n-+-+-+-\n", 1) + "(4 rows)\n",
     "mysql": (RULE + EDGED.replace("\n", "\n" + RULE, 1) + RULE + "4 rows in set (0.00 sec)\n",
               {"columns": {"user": 2, "item": 3, "value": 4, "time": 5}}),
     "Markdown": EDGED.replace("\n", "\n|-|-|-|-|\n", 1),
     "lists behind a colon": (LISTS.replace(",", ": "), f"{SPLIT} read_csv('log', delim = ': ', {TEXTS})"),
+    "lists behind a tab": (LISTS.replace(",", "\t"), f"{SPLIT} read_csv('log', delim = '\t', {TEXTS})"),
+    "lists in a cell": ("user_id,items\n" + LISTS, f"{SPLIT} read_csv('log', header = true)"),
     "lists in a field of JSON": (write_json({"user_id": user, "items": items} for user, items in LISTED.items()),
                                  "select user_id, unnest(items) as item_id from read_json('log')"),
     "column for each item": ("user_id,i1,i2,i3\nu1,5,3.5,\nu2,4,,\nZoë,,,1.25\n", "select user_id, name as item_id, "
                              + "value from (unpivot (from read_csv('log')) on columns(* exclude user_id))"),
     "adjacency list": "1 10 20\n2 10\n3 30 10 40\n",
+    "list with commas": (LISTS.replace("|", ","), "select cells[1] as user_id, unnest(cells[2:]) as item_id "
+                         + f"from (select string_split({LINES}, ',') as cells from read_text('log'))"),
     "counted adjacency list": ("2 10 20\n1 10\n3 30 10 40\n", {"layout": "counted_adjacency"}),
 }  # fmt: skip
 REJECTS = {"totals at the end": 1, "psql": 2, "Markdown": 1, "mysql": 5}  # lines that are no events
