@@ -43,6 +43,7 @@ artifact `summary` says what is published and why, `contracts` which rules do no
 `<home>/<dataset>/report/index.html`, has all of it with figures."""
 
 logger = logging.getLogger(__name__)
+signals.report_errors_once()
 
 NIGHTLY_DEPLOYMENT = "nightly-retrain"
 

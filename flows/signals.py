@@ -23,9 +23,8 @@ from oneclass.tasks.stores.home import Home
 
 SHUTDOWN_SECONDS = 4.0  # for the normal way to exit
 STATE_UPDATE_SECONDS = 3.0  # for recording that the run was cancelled, if that way takes longer
-REPORTED_ELSEWHERE = (
-    "Crash detected!", "in state Crashed(", "in state Failed(", "Encountered exception during execution"
-)  # fmt: skip
+FAILED = "Finished in state Failed("
+REPORTED_ELSEWHERE = ("Crash detected!", "in state Crashed(", "Encountered exception during execution")
 _active_runs: list[tuple[Home, str]] = []
 _received_signals: list[int] = []
 
@@ -39,6 +38,25 @@ class Terminated(BaseException):
             "The same command goes on from here."
         )
         self.exit_status = 128 + number
+
+
+def report_errors_once() -> None:
+    """Show an error that its user can mend once, without traceback, in the logs of runs on Prefect's pages."""
+    for name in ("prefect.flow_runs", "prefect.task_runs"):
+        logging.getLogger(name).addFilter(_shorten_error)
+
+
+def _shorten_error(record: logging.LogRecord) -> bool:
+    if record.getMessage().startswith(FAILED):
+        record.msg, record.args = "Finished in state Failed", ()
+    error = record.exc_info[1] if record.exc_info else None
+    if error is None or not hasattr(error, "exit_status"):
+        return True
+    record.msg, record.args = "Encountered exception during execution: %s", (error,)
+    record.exc_info = record.exc_text = None
+    is_first = "is_logged" not in vars(error)
+    vars(error)["is_logged"] = True
+    return is_first
 
 
 def silence_tracebacks() -> None:

@@ -166,6 +166,7 @@ def test_a_command_leaves_no_complaint_on_stderr(prefect_server, tmp_path):
     assert done.returncode == 1 and "the contract of raw.rejects is broken" in done.stderr
     assert done.stderr.splitlines()[-1].startswith("The stage ingest was rolled back")
     assert done.stderr.count("the contract of raw.rejects is broken") == 1 and "\\n" not in done.stderr
+    assert "Task run 'ingest' - Finished in state Failed\n" in done.stderr
 
 
 def list_numbers():
