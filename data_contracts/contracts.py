@@ -125,6 +125,7 @@ class Contract(_Declared):
     columns: dict[str, Column]
     valid: str = Field(default="", description="SQL that inserts rows that keep every rule, for tests.")
     rules: list[Rule] = []
+    shared: dict[str, list[str]] = Field(default={}, description="Names of rules that hold as in other tables' files.")
 
     @model_validator(mode="before")
     @classmethod
@@ -226,6 +227,9 @@ def load() -> tuple[Contract, ...]:
         for file in sorted(files("oneclass.data_contracts").iterdir(), key=lambda file: file.name)
         if file.name.endswith(".yaml")
     ]
+    rules = {(contract.table, rule.name): rule for contract in contracts for rule in contract.rules}
+    for contract in contracts:
+        contract.rules.extend(rules[table, name] for table, names in contract.shared.items() for name in names)
     return tuple(sorted(contracts, key=lambda contract: STAGES.index(contract.stage)))
 
 
