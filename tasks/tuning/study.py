@@ -17,7 +17,13 @@ from sqlalchemy.exc import DatabaseError
 from oneclass.models.registry import MODELS
 from oneclass.models.settings import ModelSettings
 from oneclass.tasks.errors import InputError, OneclassError
-from oneclass.tasks.protocols import choose_publish_protocol, describe_folds, find_validation_splits, list_splits
+from oneclass.tasks.protocols import (
+    PROTOCOLS,
+    choose_publish_protocol,
+    describe_folds,
+    find_validation_splits,
+    list_splits,
+)
 from oneclass.tasks.stores import durable, matrices, warehouse
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.tuning.search import (
@@ -56,9 +62,10 @@ def load_search(
     digests = json.loads(found[0]) if found else {}
     if found is None or not all(matrices.has_split(home, digest) for digest in digests.values()):
         raise InputError(f"{home.dataset}: no run has left splits to search on. Run flows.backfill first.")
-    protocol = protocol or choose_publish_protocol(found[2], digests) or next(iter(digests))
-    if not list_splits(protocol, digests):
-        raise InputError(f"--protocol {protocol}: the latest run has no split of it; it has {', '.join(digests)}.")
+    split_by = [name for name in PROTOCOLS if list_splits(name, digests)]
+    protocol = protocol or choose_publish_protocol(found[2], digests) or next(iter(split_by), None)
+    if protocol not in split_by:
+        raise InputError(f"--protocol {protocol}: the latest run has no split of it; it has {', '.join(split_by)}.")
     folds = tuple(digests[split] for split in find_validation_splits(protocol, digests))
     declared = choose_space(start, matrices.load_split(home, folds[0], parts=()))
     if not declared:
