@@ -56,7 +56,7 @@ class Comparison:
 
     Attributes:
         difference: mean of first minus second.
-        standard_error: of that mean, with n - 1 in the variance; None for fewer than two users.
+        standard_error: of that mean, by `compare_paired`; None for fewer than two users.
         p_value: two-sided, of the paired t-test; None for fewer than two users.
         users: the number of pairs.
     """
@@ -140,13 +140,11 @@ def compare_paired(first: np.ndarray, second: np.ndarray, folds: int = 1) -> Com
     Equal arrays have a p-value of 1; arrays that differ by a constant have a p-value of 0.
 
     Args:
-        folds: how many folds the users are in. Models of J folds share training users, so that their values depend on
-            each other: the variance 1 / J of a mean over folds is taken as 1 / J + 1 / (J - 1), where the second is
-            that of the test over the training users (Nadeau and Bengio 2003).
+        folds: J, how many folds the users are in. The models of folds share training users, so the variance is taken
+            as 1 + J / (J - 1) times that of independent users (Nadeau and Bengio 2003).
     """
     differences = _drop_missing(first - second)
-    users = len(differences)
-    difference = float(np.mean(differences))
+    users, difference = len(differences), float(np.mean(differences))
     if users < 2:
         return Comparison(difference, None, None, users)
     inflation = 1 + folds / (folds - 1) if folds > 1 else 1.0
@@ -166,8 +164,7 @@ def group_by_degree(ranks: np.ndarray, degrees: np.ndarray) -> list[DegreeBin]:
     Returns:
         the bins with an edge, by degree; the percentiles are in the order of `PERCENTILES`.
     """
-    bins = log_bins(degrees)
-    found = []
+    bins, found = log_bins(degrees), []
     for number in np.unique(bins):
         inside = ranks[bins == number]
         found.append(DegreeBin(*bin_bounds(number), len(inside), float(np.mean(inside)), _rank_percentiles(inside)))
@@ -211,8 +208,7 @@ def mean_and_error(values: np.ndarray) -> Mean:
 
 
 def _drop_missing(values: np.ndarray) -> np.ndarray:
-    missing = np.isnan(values)
-    return values[~missing] if missing.any() else values
+    return values[~missing] if (missing := np.isnan(values)).any() else values
 
 
 def _rank_percentiles(ranks: np.ndarray) -> tuple[float, ...]:

@@ -143,8 +143,8 @@ def update_item_biases(
     """Eq. 19 for every item in place, Algorithm 1, line 10.
 
     Args:
-        fixed: float64 (items, `numbers`), the sum of the messages that are not fresh; what they say of the biases is
-            taken at the factors' means of now.
+        fixed: float64 (items, `numbers`), the sum of the messages that are not fresh; their terms of the biases are
+            taken at the current means of the factors.
         fresh: messages for the biases alone, of the other blocks.
         tau: E[tau_bv].
     """

@@ -19,7 +19,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import NamedTuple, TypeVar
 
 import duckdb
 import numpy as np
@@ -121,10 +121,13 @@ class CalibrationSample(NamedTuple):
     ratio: np.ndarray
     coin: np.ndarray
 
-    @classmethod
-    def concatenate(cls, samples: Sequence[Self]) -> Self:
-        """Concatenate samples in their order."""
-        return cls(*map(np.concatenate, zip(*samples, strict=True)))
+
+SampleT = TypeVar("SampleT", CalibrationSample, "ExplicitPairs")
+
+
+def concatenate(parts: Sequence[SampleT]) -> SampleT:
+    """Join samples or pairs of users column by column, in their order."""
+    return type(parts[0])(*map(np.concatenate, zip(*parts, strict=True)))
 
 
 def sample_likes(
@@ -144,7 +147,7 @@ def sample_likes(
         has_truth: bool (users of `part`,), whether to compare their pairs with the truth.
     """
     samples = list(_iterate_samples(model, negative_distribution, train, part, truth, has_truth))
-    return CalibrationSample.concatenate(samples) if samples else None
+    return concatenate(samples) if samples else None
 
 
 def evaluate_like(model: str, sample: CalibrationSample) -> LikeCalibration:
@@ -267,11 +270,6 @@ class ExplicitPairs(NamedTuple):
     degrees: np.ndarray
     coins: np.ndarray
 
-    @classmethod
-    def concatenate(cls, pairs: Sequence[Self]) -> Self:
-        """Concatenate pairs in their order."""
-        return cls(*map(np.concatenate, zip(*pairs, strict=True)))
-
 
 def score_explicit_pairs(model: Model, part: Part, truth: GroundTruth | None) -> ExplicitPairs | None:
     """Score the liked and disliked pairs of some test users; None if the model has no `like`.
@@ -292,7 +290,7 @@ def score_explicit_pairs(model: Model, part: Part, truth: GroundTruth | None) ->
             coins = truth.pair_probabilities(np.broadcast_to(users[:, None], items.shape)[exists], items[exists])
         degrees = np.repeat(np.diff(part.histories.indptr)[users], exists.sum(axis=1))
         blocks.append(ExplicitPairs(like[0][exists], liked[exists], degrees, coins))
-    return ExplicitPairs.concatenate(blocks)
+    return concatenate(blocks)
 
 
 def evaluate_explicit_feedback(model: str, pairs: ExplicitPairs) -> ExplicitFeedbackResult:

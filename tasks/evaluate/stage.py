@@ -295,9 +295,9 @@ def _evaluate_like(
     pairs = [batch.pairs for batch in batches if batch.pairs]
     like = feedback = None
     if samples:
-        like = calibration.evaluate_like(name, calibration.CalibrationSample.concatenate(samples))
+        like = calibration.evaluate_like(name, calibration.concatenate(samples))
     if pairs:
-        feedback = calibration.evaluate_explicit_feedback(name, calibration.ExplicitPairs.concatenate(pairs))
+        feedback = calibration.evaluate_explicit_feedback(name, calibration.concatenate(pairs))
     return like, feedback
 
 
