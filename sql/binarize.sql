@@ -149,17 +149,16 @@ select
 from folded
 
 -- name: observed_negatives
--- indexed.observed_negatives: one row per pair of a kept user and a kept item with an event that is no like by itself (where
--- values add up, any), and no like before it: the user considered the item and did not like it, or not until later.
-insert into indexed.observed_negatives
+-- One row per pair of a kept user and a kept item with an event that is no like by itself (where values add up, any), and no
+-- like before it: the user considered the item and did not like it, or not until later.
 select
     user_index,
     item_index,
     min(occurred_at) as first_at,
     any_value(likes.first_at) as liked_at
 from {events} as events
-join indexed.users using (user_id)
-join indexed.items using (item_id)
-left join indexed.interactions as likes using (user_index, item_index)
-where (likes.first_line is null or occurred_at < likes.first_at)
+join {users} using (user_id)
+join {items} using (item_id)
+left join {likes} as likes using (user_index, item_index)
+where (likes.item_index is null or occurred_at < likes.first_at)
 group by user_index, item_index

@@ -235,10 +235,9 @@ semi join known_items using (item_index)
 where last_at >= $next_from
 
 -- name: edges_astride
--- One row per edge that may have events on both sides of the cut, with those before it and whether it was taken again, at an
--- event of a positive weight, from then on (and before $before). `position` is where the first of these was in the logs; null
--- where that is the edge's own first line. A table of its own: without weights it is mostly empty, and a plan that cannot
--- know this builds a hash table of all edges.
+-- One row per edge that has events on both sides of the cut: how many came before it, where the first of these was in the
+-- logs, and whether it was taken again from then on (and before $before). A table of its own: it is mostly empty, and a plan
+-- that cannot know this builds a hash table of all edges.
 create or replace temp table edges_astride as
 with astride as (
     select
@@ -247,52 +246,101 @@ with astride as (
         user_id,
         item_id
     from curated.interactions
-    where first_at < $next_from and (last_at >= $next_from or weight is not null)
+    where first_at < $next_from and last_at >= $next_from
 )
 select
     user_index,
     item_index,
-    count(*) filter (is_earlier) as events,
-    (sum(weight) filter (is_earlier))::double as sum_before,
-    min(position) filter (is_earlier and weight is null) as position,
-    bool_or(
-        coalesce(weight > 0, true) and occurred_at >= $next_from and ($before is null or occurred_at < $before)
-    ) as came_again
-from (
-    select *, occurred_at < $next_from or (occurred_at is null and weight is not null) as is_earlier from {events}
-) as events
+    count(*) filter (occurred_at < $next_from) as events,
+    min(position) filter (occurred_at < $next_from) as position,
+    bool_or(occurred_at >= $next_from and ($before is null or occurred_at < $before)) as came_again
+from {events} as events
 join astride using (user_id, item_id)
 group by user_index, item_index
 
+-- name: counted_edges
+-- One row per edge, where each event is a like by itself: whether it trains, by what came before the cut alone, and
+-- whether it was taken from then on.
+select
+    user_index,
+    item_index,
+    coalesce(first_at < $next_from, false) as trains,
+    coalesce(events, event_count)::float as confidence,
+    first_at,
+    coalesce(position, (first_file_id << 40) | first_line) as position,
+    coalesce(came_again, first_at >= $next_from, false) as is_taken
+from {later}
+left join edges_astride using (user_index, item_index)
+
+-- name: all_ids
+-- all_{side}s: one row per {side} of an event; those without a like, who may have had one before a cut, come after the others.
+create or replace temp table all_{side}s as
+with numbered as ({numbered})
+select
+    {side}_index,
+    {side}_id
+from numbered
+union all
+select
+    ((select count(*) from numbered) + row_number() over (order by {side}_id) - 1)::integer,
+    {side}_id
+from (select distinct {side}_id from raw.events)
+anti join numbered using ({side}_id)
+
+-- name: summed_likes
+-- {table}: one row per pair that the sum of the events before a day makes a like; the columns are those of indexed.interactions.
+create or replace temp table {table} as
+select
+    user_index,
+    item_index,
+    first_at,
+    last_at,
+    position,
+    weight
+from weighted_pairs
+join all_users using (user_id)
+join all_items using (item_id)
+
+-- name: summed_edges
+-- One row per pair that is a like by the sums before the cut, and trains, or by those of later; and whether it is one of
+-- later that was taken from the cut on, which a return is not.
+select
+    user_index,
+    item_index,
+    past.item_index is not null as trains,
+    coalesce(past.weight, later.weight)::float as confidence,
+    past.first_at,
+    past.position,
+    coalesce(later.last_at >= $next_from, false) as is_taken
+from {past} as past
+full join {later} as later using (user_index, item_index)
+
 -- name: next_events
--- One row per curated edge with its role; `confidence` is of events before the cut, as no later one may be learned from.
--- With $before, edges that first appear that day or later have the role `dropped`; with $seen_items, an edge that trains and
--- has an event from the cut on (and before $before) has the role `again`.
+-- One row per edge with its role and its place in the logs; with $seen_items, one that trains and is taken from the cut
+-- on has the role `again`.
 create or replace temp table next_events_roles as
 with known_users as (
-    select distinct user_index, true as user_known from indexed.interactions where first_at < $next_from
+    select distinct user_index, true as user_known from {past}
 ), known_items as (
     select
         item_index,
         (row_number() over (order by item_index) - 1)::integer as item_column
-    from (select distinct item_index from indexed.interactions where first_at < $next_from)
+    from (select distinct item_index from {past})
 )
 select
-    edges.user_index,
-    edges.item_index,
+    user_index,
+    item_index,
     item_column,
-    coalesce(sum_before, weight, events, event_count)::float as confidence,
+    confidence,
     first_at,
     position,
     case
-        when first_at < $next_from and came_again and $seen_items then 'again'
-        when first_at < $next_from then 'train'
-        when first_at >= $before then 'dropped'
-        when first_at >= $next_from and user_known and item_column is not null then 'next'
+        when trains and is_taken and $seen_items then 'again'
+        when trains then 'train'
+        when is_taken and user_known and item_column is not null then 'next'
         else 'dropped'
     end as role
-from indexed.interactions as edges
-left join edges_astride using (user_index, item_index)
+from ({edges})
 left join known_users using (user_index)
 left join known_items using (item_index)
 
@@ -361,20 +409,20 @@ from neighbours
 
 -- name: places
 -- One row per edge of a relation of edges, with the column of its item and its place: how many of the user's edges in the
--- relation are newer. By the time of the first like; where that is absent or the same, by its line in the logs, unless
--- {position} says which line counts; and within a line of an adjacency list by the place in it (`in_line`).
+-- relation are newer. By the time of the first like; where that is absent or the same, by its line in the logs, and within a
+-- line of an adjacency list by the place in it (`in_line`).
 create or replace temp table placed_edges as
 with edges as (
     select
         user_index,
         item_index,
         item_column,
-        {position}::bigint as position
+        first_at,
+        position
     from {edges}
 ), lines as (
     select
-        file_id as first_file_id,
-        line_number as first_line,
+        (file_id << 40) | line_number as position,
         item_id,
         min(place) as in_line
     from raw.places
@@ -387,14 +435,13 @@ select
         partition by user_index
         order by
             first_at desc nulls last,
-            coalesce(position, (first_file_id << 40) | first_line) desc,
+            position desc,
             in_line desc nulls last,
             item_index desc
     ) - 1)::integer as place
 from edges
-join indexed.interactions using (user_index, item_index)
-join indexed.items using (item_index)
-left join lines using (first_file_id, first_line, item_id)
+left join indexed.items using (item_index)
+left join lines using (position, item_id)
 
 -- name: last_day
 -- last_day: one row: the last day that is trained on, the one before $before or that of the last event; null where no event
@@ -423,8 +470,8 @@ with edges as (
     from edges
     semi join aged_users using (user_index)
     cross join last_day
-    join indexed.users using (user_index)
-    join indexed.items using (item_index)
+    join {users} as users using (user_index)
+    join {items} as items using (item_index)
     left join {events} as events
         on events.user_id = users.user_id
         and events.item_id = items.item_id
@@ -439,7 +486,8 @@ from aged
 -- name: leakage
 -- diagnostics.leakage: one row per protocol with targets of known times. `future_edges` is the mean over its targets of the
 -- number of training edges that first appear on a later day, `future_items` that of items whose first training edge does.
--- Of next_events the targets that also train are left out, whose later events have no date here.
+-- Of next_events the targets that also train are left out, whose later events have no date here. What trains is dated by when
+-- it came to be a like before the cut; an edge that was none then, or one that does not train, counts as of after all targets.
 -- With $folds above 1 strong_generalization is counted fold by fold; `edges` and `items` are means over the folds. `split` is the
 -- protocol's number in millions and the fold: groups by text take twice as long.
 insert into diagnostics.leakage
@@ -475,7 +523,7 @@ with fold_numbers as (
     union all
     select 2_000_000, user_index, item_index, role = 'train', role in ('held_out', 'new') from indexed.cold_items
     union all
-    select 3_000_000, user_index, item_index, role in ('train', 'again'), role = 'next' from indexed.next_events
+    select 3_000_000, user_index, item_index, false, role = 'next' from indexed.next_events
     union all
     select 4_000_000, user_index, item_index, role = 'train', role = 'test' from indexed.given
 ), dated as (
@@ -488,6 +536,15 @@ with fold_numbers as (
     from roles
     join indexed.interactions using (user_index, item_index)
     where first_at is not null and (trains or is_target)
+    union all
+    select
+        3_000_000,
+        item_index,
+        true,
+        false,
+        if(trained.role is null or past.first_at is null, date '9999-12-31', past.first_at::date)
+    from (from indexed.next_events where role in ('train', 'again')) as trained
+    full join {past} as past using (user_index, item_index)
 ), edges_by_day as (
     select
         split,
@@ -540,8 +597,7 @@ having sum(targets) > 0
 
 -- name: observed_negatives
 -- One row per observed negative with its role in a protocol: `train`; the part whose users it is held out of, as large a share
--- of a user's as of the user's likes, drawn by hash; or `left_out`, of users who are not trained on. With $before, as the log
--- was then: pairs that were liked only later are among them.
+-- of a user's as of the user's likes, drawn by hash; or `left_out`, of users who are not trained on.
 create or replace temp table observed_negatives_roles as
 with drawn as (
     select
@@ -550,12 +606,10 @@ with drawn as (
         item_column,
         (md5_number($seed || ':observed_negative:' || $protocol || ':' || user_id || ':' || item_id) % 1000000007)::double
             / 1000000007 as draw
-    from indexed.observed_negatives
-    join indexed.users using (user_index)
-    join indexed.items using (item_index)
+    from {negatives}
+    left join indexed.users using (user_index)
+    left join indexed.items using (item_index)
     join split_columns using (item_index)
-    where ($before is null and liked_at is null)
-        or (first_at < $before and (liked_at is null or liked_at >= $before))
 )
 select
     user_index,

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from datetime import date
+from datetime import date, timedelta
 from typing import Any, NamedTuple
 
 import duckdb
@@ -131,11 +131,17 @@ class LikeSelection(NamedTuple):
     until: date | None = None
 
 
-def select_like_events(connection: duckdb.DuckDBPyConnection, selection: LikeSelection) -> tuple[str, dict[str, Any]]:
-    """Return the relation of the events that count, with their position and weight, and its parameters."""
+def select_like_events(
+    connection: duckdb.DuckDBPyConnection, selection: LikeSelection, before: date | None = None
+) -> tuple[str, dict[str, Any]]:
+    """Return the relation of the events that count, with their position and weight, and its parameters.
+
+    Args:
+        before: where values add up, leave out events of this day or later, and let weights fade until the last before.
+    """
     likes, since, until = selection
     if likes.adds_values:
-        create_weighted_events(connection, likes, since, until)
+        create_weighted_events(connection, likes, since, before - timedelta(days=1) if before else until)
         return "(from weighted_events)", {}
     statement = sql.statement("binarize/events_by_value", comparison=">=")
     return f"({statement})", {"threshold": likes.threshold, "since": since, "until": until}

@@ -102,11 +102,13 @@ def rewrite_interactions(
             _insert_folded(connection)
             connection.unregister("folded")
     edge_step = _count_likes(connection, settings)
-    if settings.explicit_negatives and settings.adds_values:
-        connection.execute(sql.statement("binarize/observed_negatives", events="weighted_events"))
-    elif settings.explicit_negatives:
-        below = sql.statement("binarize/events_by_value", comparison="<")
-        connection.execute(sql.statement("binarize/observed_negatives", events=f"({below})"), values)
+    if settings.explicit_negatives:
+        below, below_values = "from weighted_events", None
+        if not settings.adds_values:
+            below, below_values = sql.statement("binarize/events_by_value", comparison="<"), values
+        tables = {"users": "indexed.users", "items": "indexed.items", "likes": "indexed.interactions"}
+        negatives = sql.statement("binarize/observed_negatives", events=f"({below})", **tables)
+        connection.execute(f"insert into indexed.observed_negatives {negatives}", below_values)
     # one row: how many edges, users and items the observed graph has
     sizes = """select
         (select count(*) from indexed.interactions) as edges,

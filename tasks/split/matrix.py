@@ -100,11 +100,13 @@ def add_event_ages(
         selection: by which `binarize` selected likes.
         before: the first day that is not trained on; ages are in days before the last one that is.
     """
-    events, values = select_like_events(connection, selection)
+    events, values = select_like_events(connection, selection, before)
+    ids = "all_{}s" if before and selection.likes.adds_values else "indexed.{}s"
+    sides = {"users": ids.format("user"), "items": ids.format("item")}
 
     def load_ages(relation: str, users: np.ndarray) -> EventAges:
         insert_table(connection, "aged_users", pl.DataFrame({"user_index": users}))
-        connection.execute(sql.statement("split/event_ages", edges=relation, events=events), values)
+        connection.execute(sql.statement("split/event_ages", edges=relation, events=events, **sides), values)
         # one row per event, by edge: whether it is the first of its edge, and its age
         columns = "is_first, age from event_ages order by user_index, item_column, age, is_first desc"
         is_first, ages = (column.to_numpy() for column in query(connection, f"select {columns}"))
@@ -126,14 +128,15 @@ logger = logging.getLogger(__name__)
 
 
 def add_explicit_negatives(
-    connection: duckdb.DuckDBPyConnection, split: SplitMatrices, seed: int, before: date | None = None
+    connection: duckdb.DuckDBPyConnection, split: SplitMatrices, seed: int, before: str | None = None
 ) -> SplitMatrices:
     """Add the explicit negatives of the training users and of the parts to a split; unchanged if the log has none.
 
     Args:
-        before: drop those of this day or later, and hold out none.
+        before: the relation of those before the cut, of which none are held out; by default all that are never liked.
     """
-    if not connection.execute("select true from indexed.observed_negatives limit 1").fetchall():
+    negatives = before or "(from indexed.observed_negatives where liked_at is null)"
+    if not connection.execute(f"select true from {negatives} limit 1").fetchall():
         return split
     columns = {"item_index": split.items, "item_column": np.arange(len(split.items), dtype=np.int32)}
     insert_table(connection, "split_columns", pl.DataFrame(columns))
@@ -141,8 +144,8 @@ def add_explicit_negatives(
     insert_table(
         connection, "held_out_shares", pl.concat([_NO_USERS, *(_target_shares(split, name) for name in parts)])
     )
-    values = {"seed": str(seed), "protocol": split.protocol, "before": before}
-    connection.execute(sql.statement("split/observed_negatives"), values)
+    values = {"seed": str(seed), "protocol": split.protocol}
+    connection.execute(sql.statement("split/observed_negatives", negatives=negatives), values)
 
     def load_role(role: str, users: np.ndarray):
         return load_csr(connection, f"observed_negatives_roles where role = '{role}'", len(split.items), users)[1]

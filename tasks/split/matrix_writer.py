@@ -1,7 +1,7 @@
 """Store the matrices of splits in the background, with the features of items, and the order of likes if asked for.
 
-All edges are sorted once. The entries of a split are ranked among themselves from their ranks among all edges of the
-user, but for users of whom an edge is to be ranked by a later line than its first: their entries are sorted again.
+All edges are sorted once, and the entries of a split ranked among themselves from their ranks among all edges of the
+user; but those of next_events are sorted by what came before the cut.
 """
 
 import logging
@@ -59,6 +59,13 @@ def add_new_items(connection: duckdb.DuckDBPyConnection, split: SplitMatrices) -
     return replace(split, items=items, train=train, explicit_negatives=negatives)
 
 
+def _select_features(features: csr_matrix, items: np.ndarray) -> csr_matrix:
+    """Return the rows of some items; zero for an index above all: what had likes before a cut, and no attributes."""
+    rows = max(features.shape[0], int(items.max(initial=-1)) + 1)
+    starts = np.pad(features.indptr, (0, rows - features.shape[0]), mode="edge")
+    return csr_matrix(csr_matrix((features.data, features.indices, starts), shape=(rows, features.shape[1]))[items])
+
+
 def _widen(matrix: csr_matrix, columns: int) -> csr_matrix:
     return csr_matrix((matrix.data, matrix.indices, matrix.indptr), shape=(matrix.shape[0], columns))
 
@@ -106,7 +113,7 @@ class MatrixWriter:
         else:
             split = self._order.add_to(split) if self._order else split
             split = add_event_ages(self._connection, split, self._timed, before) if self._timed else split
-            features = None if self._features is None else self._features[split.items]
+            features = None if self._features is None else _select_features(self._features, split.items)
             split = replace(split, item_features=features)
             if is_fold(split.protocol):
                 split = replace(split, parts={**split.parts, "validation": split.parts["test"]})
@@ -138,7 +145,10 @@ class EdgeOrder:
 
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         # one row per edge, its item's column the item's index
-        edges = "(select user_index, item_index, item_index as item_column from indexed.interactions)"
+        edges = """(
+            select *, item_index as item_column, (first_file_id << 40) | first_line as position
+            from indexed.interactions
+        )"""
         items = query(connection, "select count(*) from indexed.items").item()
         self._connection = connection
         self._users, self._ranks = self._sort_edges(edges, items)
@@ -153,9 +163,10 @@ class EdgeOrder:
             if part.rows is None:
                 ranks = self._rank_entries(part.histories, part.users, split.items)
                 parts[name] = replace(part, stored_histories=with_recency_ranks(part.histories, ranks))
-        ranks = self._rank_entries(split.train, split.users, split.items)
-        if split.protocol in ("next_events", NEXT_EVENTS_VALIDATION):
-            self._rank_moved_edges(ranks, split)
+        if split.protocol in ("next_events", NEXT_EVENTS_VALIDATION):  # of which the cut decides since when they are
+            ranks = self._sort_edges(TRAINING_RELATION[split.protocol], split.train.shape[1])[1].data
+        else:
+            ranks = self._rank_entries(split.train, split.users, split.items)
         return replace(split, recency_ranks=ranks, parts=parts)
 
     def _rank_entries(self, histories: csr_matrix, users: np.ndarray, items: np.ndarray) -> np.ndarray:
@@ -165,17 +176,9 @@ class EdgeOrder:
         entries = as_read_only(histories.indptr, np.int64), as_read_only(histories.indices, np.int32)
         return select_ranks(*order, rows, *entries, as_read_only(items, np.int32), self._ranks.shape[1])
 
-    def _rank_moved_edges(self, ranks: np.ndarray, split: SplitMatrices) -> None:
-        """Rank again, in place, the edges of users who have one that the cut gives a later line."""
-        # one row per user
-        moved = "select distinct user_index from edges_astride where position is not null"
-        edges = f"{TRAINING_RELATION[split.protocol]} and user_index in ({moved})"
-        users, ranked = self._sort_edges(edges, split.train.shape[1], position="position")
-        ranks[np.repeat(np.isin(split.users, users), np.diff(split.train.indptr))] = ranked.data
-
-    def _sort_edges(self, edges: str, columns: int, position: str = "null") -> tuple[np.ndarray, csr_matrix]:
+    def _sort_edges(self, edges: str, columns: int) -> tuple[np.ndarray, csr_matrix]:
         """Return the users of a relation of edges, and a matrix of the recency ranks of each user's edges."""
-        self._connection.execute(sql.statement("split/places", edges=edges, position=position))
+        self._connection.execute(sql.statement("split/places", edges=edges))
         users, placed = load_csr(self._connection, "placed_edges", columns, value="place")
         self._connection.execute("drop table placed_edges")
         return users, csr_matrix((placed.data.astype(np.int32), placed.indices, placed.indptr), shape=placed.shape)

@@ -11,7 +11,7 @@ import json
 import logging
 from dataclasses import dataclass, replace
 from datetime import date
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import duckdb
 import numpy as np
@@ -38,38 +38,71 @@ MAX_EVALUATED_USERS, MAX_RANKED_PAIRS = 50_000, 5_000_000_000
 COLD_SHARE = 0.1  # of the items, and of the edges of the others
 
 
-def find_cut_day(connection: duckdb.DuckDBPyConnection, before: date | None = None) -> date | None:
-    """Return the day from which on so large a share of the edges came as NEXT_SHARE; None if no edge has a time.
-
-    Args:
-        before: count only edges before this day.
-    """
-    edges = "indexed.interactions" + (f" where first_at < date '{before}'" if before else "")
+def find_cut_day(connection: duckdb.DuckDBPyConnection, edges: str = "indexed.interactions") -> date | None:
+    """Return the day from which on so large a share of the edges came as NEXT_SHARE; None if no edge has a time."""
     return select(connection, "split/next_cut", {"edges": edges}, share=NEXT_SHARE).item()
+
+
+class Likes(NamedTuple):
+    """What `binarize` finds in the events before a day, or in all: relations of likes and of observed negatives."""
+
+    before: date | None = None
+    edges: str = "indexed.interactions"
+    negatives: str = "indexed.observed_negatives"
+
+
+def find_likes(connection: duckdb.DuckDBPyConnection, selection: LikeSelection, day: date) -> Likes:
+    """Return the likes that the events before a day make; where values add up, by the statements of `binarize`.
+
+    The sums of the whole log would tell of later returns, and of how long ago events were at its end.
+    """
+    likes, edges, negatives = selection.likes, f"likes_before_{day:%Y%m%d}", f"negatives_before_{day:%Y%m%d}"
+    if not likes.adds_values:
+        known = f"where first_at < date '{day}'"
+        unliked = f"{known} and (liked_at is null or liked_at >= date '{day}')"
+        return Likes(day, f"(from indexed.interactions {known})", f"(from indexed.observed_negatives {unliked})")
+    for side, new in ("user", ""), ("item", " union all from indexed.new_items"):
+        numbered = f"from indexed.{side}s{new}"
+        connection.execute(sql.statement("split/all_ids", side=side, numbered=numbered))
+    select_like_events(connection, selection, day)
+    connection.execute(sql.statement("binarize/weighted_pairs"), {"threshold": likes.threshold})
+    connection.execute(sql.statement("split/summed_likes", table=edges))
+    if not likes.explicit_negatives:
+        return Likes(day, edges)
+    sides = {f"{side}s": f"(from all_{side}s semi join {edges} using ({side}_index))" for side in ("user", "item")}
+    observed = sql.statement("binarize/observed_negatives", events="weighted_events", likes=edges, **sides)
+    # {negatives}: one row per pair as in indexed.observed_negatives, without those that are liked by then
+    connection.execute(f"create or replace temp table {negatives} as from ({observed}) where liked_at is null")
+    return Likes(day, edges, negatives)
 
 
 def make_next_events(
     connection: duckdb.DuckDBPyConnection,
-    next_from: date,
     selection: LikeSelection,
+    past: Likes,
+    later: Likes = Likes(),  # noqa: B008  (frozen)
     *,
     seen_items: bool,
     seed: int,
-    before: date | None = None,
 ) -> SplitMatrices:
     """Create `next_events_roles` and return its matrices; test users are training users.
 
     Args:
-        next_from: the first day of the targets, of `find_cut_day`.
         selection: by which `binarize` selected likes; only these are counted.
+        past: the likes before the first day of the targets, which train.
+        later: the likes that targets are chosen from; for validation edges not those of all events.
         seen_items: whether pairs that train and come again are targets too.
         seed: draws the users that are evaluated, if there are more than `limit_users`.
-        before: leave out edges of this day or later: the split is that of the validation edges.
     """
-    events, values = select_like_events(connection, selection)
-    cut = {"next_from": next_from, "before": before}
-    connection.execute(sql.statement("split/edges_astride", events=events), {**values, **cut})
-    connection.execute(sql.statement("split/next_events"), {**cut, "seen_items": seen_items})
+    cut, before = {"next_from": past.before}, later.before
+    if selection.likes.adds_values:
+        edges = sql.statement("split/summed_edges", past=past.edges, later=later.edges)
+    else:
+        events, values = select_like_events(connection, selection)
+        connection.execute(sql.statement("split/edges_astride", events=events), {**values, **cut, "before": before})
+        edges = sql.statement("split/counted_edges", later=later.edges)
+    statement = sql.statement("split/next_events", edges=edges, past=past.edges)
+    connection.execute(statement, {**cut, "seen_items": seen_items})
     # one row per item that has an edge before the cut, in the order of its column
     known = "select distinct item_index, item_column from next_events_roles where role in ('train', 'again')"
     items = query(connection, f"{known} order by item_column")["item_index"].to_numpy()
@@ -80,7 +113,7 @@ def make_next_events(
         "%s, %s edges before %s, %s from then on of %s users",
         name,
         f"{train.nnz:,}",
-        next_from,
+        past.before,
         f"{targets.nnz:,}",
         f"{len(users):,}",
     )

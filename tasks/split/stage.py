@@ -169,6 +169,7 @@ def rewrite_splits(
     matrix_writer = MatrixWriter(connection, write, order=settings.order, timed=timed, features=features)
     drawn: dict[str, Any] = {}
     messages: dict[str, str] = {}
+    past = None
     for protocol in PROTOCOLS:
         connection.execute(f"delete from indexed.{protocol}")
     if "strong_generalization" in plan.protocols:
@@ -196,17 +197,21 @@ def rewrite_splits(
         matrix_writer.store(protocols.make_cold_items(connection, everything, seed))
         warehouse.drop_temporary(connection)
     if "next_events" in plan.protocols:
-        day, messages["next_events"] = _store_next_events(connection, plan, matrix_writer, cut_day, seen_items.included)
-        drawn |= {"next_from": str(day), "seen_items": seen_items.included} if day else {"next_events": False}
+        past, messages["next_events"] = _store_next_events(
+            connection, plan, matrix_writer, cut_day, seen_items.included
+        )
+        of_cut = past and {"next_from": str(past.before), "seen_items": seen_items.included}
+        drawn |= of_cut or {"next_events": False}
     if "given" in plan.protocols:
         assert plan.given_files is not None
         split_matrices = _load_given_split(connection, plan.given_files)
         split_matrices, messages["given"] = protocols.split_latest_events(connection, split_matrices, settings)
         matrix_writer.store(split_matrices)
-    warehouse.drop_temporary(connection)
     connection.execute("delete from diagnostics.leakage")
     values = {"seed": str(seed), "folds": drawn.get("fold_count", 1)}
-    connection.execute(sql.statement("split/leakage"), values)
+    trained = past.edges if past else "(from indexed.interactions limit 0)"
+    connection.execute(sql.statement("split/leakage", past=trained), values)
+    warehouse.drop_temporary(connection)
     digests = matrix_writer.digests()
     return {"digests": digests, "drawn": drawn, "validation": messages, "seen_items": asdict(seen_items)}
 
@@ -217,7 +222,7 @@ def _store_next_events(
     matrix_writer: MatrixWriter,
     day: date | None,
     seen_items: bool,
-) -> tuple[date | None, str]:
+) -> tuple[protocols.Likes | None, str]:
     """Fill `indexed.next_events` and store its matrices and those of its validation edges.
 
     Args:
@@ -225,35 +230,34 @@ def _store_next_events(
         seen_items: whether pairs that train and come again are targets too.
 
     Returns:
-        The first day of the targets, None if the protocol is left out; and the log message on its validation edges.
+        The likes that train, None if the protocol is left out; and the log message on its validation edges.
     """
     settings, seed, is_optional = plan.settings, plan.seed, "next_events" in plan.optional
     if day is None and not is_optional:
         raise InputError(
             "protocol next_events: needs the times of events, and these logs have none; leave it out of --protocols."
         )
-    make = partial(protocols.make_next_events, connection, seen_items=seen_items, seed=seed)
-    by_time, message = None, "drawn at random, as split.validation says"
-    earlier = day and find_cut_day(connection, before=day)
-    if earlier and settings.validation != "random":
-        by_time = make(earlier, plan.likes, before=day)
+    make = partial(protocols.make_next_events, connection, plan.likes, seen_items=seen_items, seed=seed)
+    is_by_time, message = False, "drawn at random, as split.validation says"
+    past = protocols.find_likes(connection, plan.likes, day) if day else None
+    earlier = past and find_cut_day(connection, past.edges)
+    if past and earlier and settings.validation != "random":
+        before_that = protocols.find_likes(connection, plan.likes, earlier)
+        by_time = make(before_that, past)
         users = by_time.parts["validation"].targets.shape[0]
-        message = f"the edges from {earlier} on, of {users:,} users"
-        if users < MIN_USERS and settings.validation == "auto":
-            by_time = None
-            message = (
-                f"drawn at random, for the last days, from {earlier} on, have only {users} users with earlier edges"
-            )
-    if day is None or (by_time is None and is_optional):
-        return None, "left out, for " + ("no event has a time" if day is None else message)
-    if by_time:
-        by_time = add_explicit_negatives(connection, by_time, seed, earlier)
-        matrix_writer.store(by_time, before=earlier)
-    split_matrices = make(day, plan.likes)
+        is_by_time = users >= MIN_USERS or settings.validation == "latest"
+        message = f"drawn at random, for the last days, from {earlier} on, have only {users} users with earlier edges"
+        if is_by_time:
+            message = f"the edges from {earlier} on, of {users:,} users"
+            by_time = add_explicit_negatives(connection, by_time, seed, before_that.negatives)
+            matrix_writer.store(by_time, before=earlier)
+    if past is None or (not is_by_time and is_optional):
+        return None, "left out, for " + ("no event has a time" if past is None else message)
+    split_matrices = make(past)
     store_roles(connection, "next_events", "next_events_roles")
-    split_matrices = add_explicit_negatives(connection, split_matrices, seed, day)
+    split_matrices = add_explicit_negatives(connection, split_matrices, seed, past.negatives)
     matrix_writer.store(split_matrices, before=day)
-    return day, message
+    return past, message
 
 
 def _load_given_split(

@@ -16,7 +16,7 @@ import filecmp
 import hashlib
 import logging
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -221,11 +221,13 @@ def _match_fit(home: Home, previous: Fit, split: SplitMatrices) -> Start:
         values = {"users": numbering["users"], "items": numbering["items"]}
         if warehouse.fetch_row(connection, sql.statement("split/numbering"), values) != (numbering["digest"],):
             raise ValueError("users or items were numbered anew since the last run")
+    # the index of an item that nobody liked may change, as that of a user whose likes were all taken back
+    known = {side: array[array < numbering[side]] for side, array in (("users", before.users), ("items", before.items))}
+    before = replace(before, **known)
     leaked = _find_leaked_targets(before, split)
     if len(leaked) > LEAK_TOLERANCE * sum(part.targets.nnz for part in split.parts.values()):
         raise ValueError("the last run was trained on edges that have to be found now")
-    known = before.items[before.items < numbering["items"]]  # the index of an item that nobody liked may change
-    users, items = _match_indices(before.users, split.users), _match_indices(known, split.items)
+    users, items = _match_indices(before.users, split.users), _match_indices(before.items, split.items)
     users[np.isin(split.users, leaked)] = -1
     return Start(fits.load_fit(home, previous.model, previous.digest), users, items)
 

@@ -132,5 +132,5 @@ def cut_next_events_at(patch, day):
     found = protocols.find_cut_day
     patch.setattr(
         "oneclass.tasks.split.stage.find_cut_day",
-        lambda connection, before=None: found(connection, before) if before else found(connection) and day,
+        lambda connection, *edges: found(connection, *edges) if edges else found(connection) and day,
     )

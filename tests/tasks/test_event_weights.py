@@ -6,10 +6,12 @@ from decimal import Decimal
 from fractions import Fraction
 
 import duckdb
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
+from scipy.sparse import csr_matrix
 
 from oneclass import sql
 from oneclass.data_contracts import contracts
@@ -17,10 +19,12 @@ from oneclass.tasks.binarize import aggregate
 from oneclass.tasks.binarize.aggregate import LikeSelection
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
+from oneclass.tasks.split.protocols import find_likes
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import SplitPlan, split
-from oneclass.tasks.stores import matrices
-from tests.conftest import load_entries, query_rows
+from oneclass.tasks.stores import matrices, warehouse
+from oneclass.tasks.stores.matrices import Part
+from tests.conftest import home_in, load_ids, log_into, query_rows
 from tests.tasks.conftest import cut_next_events_at
 
 KINDS = {"purchase": 5.0, "cart": 2.5, "view": 0.1, "return": -5.0, "search": 0.0}
@@ -146,49 +150,84 @@ def test_any_stream_of_events_agrees_with_sums_of_fractions(tables, events, thre
     assert_agrees(by_stage, events, settings)
 
 
-def test_what_is_known_before_the_cut_of_next_events_holds_no_later_event(home, log_events, monkeypatch):
-    """The pan came back before the cut and was bought again after it, so it is a target; the mug's second purchase
-    after the cut adds nothing.
+START, CUT = datetime(2026, 3, 1), datetime(2026, 4, 1)
+
+
+def draw_orders(seed):
+    """Events of all kinds of some users over 40 days, in no order; two of five purchases come back."""
+    random = np.random.default_rng(seed)
+    for _ in range(800):
+        user, item = int(300 * random.random() ** 3), random.zipf(1.2) % 60
+        kind = random.choice([*KINDS], p=[0.3, 0.1, 0.5, 0, 0.1])
+        at = START + timedelta(seconds=int(random.uniform(0, 40 * 86400)))
+        yield f"u{user}", f"i{item}", int(random.integers(1, 3)), at, str(kind)
+        if kind == "purchase" and random.random() < 0.4:
+            yield f"u{user}", f"i{item}", 1, at + timedelta(days=random.uniform(0, 15)), "return"
+
+
+def split_orders(folder, events, likes, seen):
+    """Return a home of the events, and what each split has by the ids of users and items.
+
+    That is edges, explicit negatives, places in each user's order, sums of ages, and targets.
     """
-    later = ("ada", "mug", 1, datetime(2026, 3, 20, 9), "purchase")
-    log_events([*ORDERS, later, ("ada", "tap", 2, datetime(2026, 3, 3, 9), "cart")])
-    log_events([("eve", item, 1, datetime(2026, 3, 1, 9), "purchase") for item in ("mug", "pan", "pot")], file_id=2)
-    likes = BinarizeSettings(event_weights=KINDS, explicit_negatives=True)
+    log_into(home := home_in(folder), events)
     binarize(home, likes, "run")
-    cut_next_events_at(monkeypatch, date(2026, 3, 11))
-    plan = SplitPlan(SplitSettings(), ["next_events"], seed=1, likes=LikeSelection(likes))
-    stored = matrices.load_split(home, split(home, "run", plan).digests["next_events"])
-    negatives = query_rows(
-        home,
-        "select user_id, item_id, liked_at from indexed.observed_negatives join indexed.users using (user_index) "
-        "join indexed.items using (item_index) order by all",
-    )
-    assert query_rows(home, "select user_id, item_id, role from splits.next_events order by all") == [
-        ("ada", "mug", "train"), ("ada", "pan", "next"), ("ada", "pot", "train"), ("ada", "tap", "train"),
-        ("ben", "pot", "train"), ("eve", "mug", "train"), ("eve", "pan", "train"), ("eve", "pot", "train"),
-    ]  # fmt: skip
-    first = load_entries(home, stored.train[0], stored.users[:1], stored.items)
-    assert first == pytest.approx({("ada", "mug"): 7.6, ("ada", "pot"): 5.0, ("ada", "tap"): 5.0})
-    assert negatives == [
-        ("ada", "mug", datetime(2026, 3, 2, 9)), ("ada", "pan", datetime(2026, 3, 12, 9)),
-        ("ben", "mug", None), ("ben", "pan", None), ("ben", "pot", datetime(2026, 3, 7, 9)),
-    ]  # fmt: skip
+    settings = SplitSettings(order=True, validation="latest")
+    plan = SplitPlan(settings, ["next_events"], 1, LikeSelection(likes), seen=seen, times=True)
+    ids = []
+    for side, place in ("user", 0), ("item", 1):  # those without a like come after the others, by id
+        known, everyone = load_ids(home, side), {event[place] for event in events}
+        ids.append([*(known[index] for index in range(len(known))), *sorted(everyone - {*known.values()})])
+
+    found = {}
+    for name, digest in split(home, "run", plan).digests.items():
+        stored = matrices.load_split(home, digest)
+        (part,) = stored.parts.values() or [Part(None, csr_matrix(stored.train.shape), stored.users)]
+        ages = np.add.reduceat(stored.event_ages.days, stored.event_ages.starts[:-1])
+        trained = [(stored.train, stored.users, data) for data in (stored.train.data, stored.recency_ranks, ages)]
+        others = (stored.explicit_negatives, stored.users), (part.targets, part.users)
+        found[name] = [
+            {
+                (ids[0][users[row]], ids[1][stored.items[column]]): value
+                for row, column, value in zip(*matrix.tocoo().coords, data.tolist(), strict=True)
+            }
+            for matrix, users, data in (*trained, *((*other, other[0].data) for other in others))
+        ]
+    return home, found
 
 
-def test_a_return_is_no_taking_again(home, log_events, monkeypatch):
-    """Of three items bought before the cut one is bought again, one comes back in part, and one is not seen again."""
-    cut = datetime(2026, 3, 11)
-    events = [("ada", item, 2, cut - timedelta(days=3), "purchase") for item in ("mug", "pan", "pot")]
-    events += [("ada", "mug", 1, cut, "purchase"), ("ada", "pan", 1, cut + timedelta(days=1), "return")]
-    log_events(events)
-    likes = BinarizeSettings(event_weights=KINDS)
-    binarize(home, likes, "run")
-    cut_next_events_at(monkeypatch, cut.date())
-    plan = SplitPlan(SplitSettings(), ["next_events"], seed=1, likes=LikeSelection(likes), seen="include")
-    stored = matrices.load_split(home, split(home, "run", plan).digests["next_events"])
-    roles = query_rows(home, "select item_id, role from splits.next_events order by all")
-    assert roles == [("mug", "again"), ("pan", "train"), ("pot", "train")]
-    assert stored.train.data.tolist() == [10, 10, 10]  # nothing of what came later
+@pytest.mark.parametrize("seen", ["include", "exclude"])
+@pytest.mark.parametrize("fading", [{}, {"half_life_days": 9.0, "threshold": 1.5}])
+def test_next_events_learns_what_a_log_says_that_ends_at_the_cut(tmp_path, monkeypatch, fading, seen):
+    """Against sums of fractions, and against a run on the log of then, whose targets are to validate now."""
+    likes, events = BinarizeSettings(event_weights=KINDS, explicit_negatives=True, **fading), [*draw_orders(3)]
+    before = [event for event in events if event[3] < CUT]
+    _, then = split_orders(tmp_path / "then", before, likes, seen)
+    cut_next_events_at(monkeypatch, CUT.date())
+    home, now = split_orders(tmp_path / "now", events, likes, seen)
+    assert now["next_events"][:4] == then["all_edges"][:4] and all(then["all_edges"][:4])
+    assert now["next_events_validation"] == then["next_events"] and then["next_events"][4]
+
+    edges, liked = (added_up(of, likes) for of in (before, events))
+    train, _, _, _, targets = now["next_events"]
+    assert train == pytest.approx({pair: row[1] for pair, row in edges.items()})
+    users, items = ({pair[side] for pair in edges} for side in (0, 1))
+    taken = {pair for pair, row in liked.items() if row[3] >= CUT and (seen == "include" or pair not in edges)}
+    assert targets.keys() == {(user, item) for user, item in taken if user in users and item in items}
+    assert {pair for pair in edges if pair not in liked} and users - {user for user, _ in liked}
+
+    with warehouse.open_warehouse(home) as connection:
+        past = find_likes(connection, LikeSelection(likes), CUT.date()).edges
+        for changed, leaks in (
+            ("select 1", False),
+            ("delete from indexed.next_events where role in ('train', 'again') and item_index % 2 = 1", True),
+            ("update indexed.next_events set role = 'train' where role = 'next' and item_index % 2 = 1", True),
+        ):
+            connection.execute(f"begin; {changed}; delete from diagnostics.leakage")
+            connection.execute(sql.statement("split/leakage", past=past), {"seed": "1", "folds": 1})
+            figures = connection.execute("select future_edges > 0 from diagnostics.leakage").fetchall()
+            connection.rollback()
+            assert figures == [(leaks,)]
 
 
 @pytest.mark.parametrize(
