@@ -58,6 +58,7 @@ def publish(home: Home, run_id: str, plan: PublicationPlan, executor: Executor =
     parameters: dict[str, Any] = {"top_n": plan.settings.top_n, "list_length": lists.LENGTH}
     parameters |= {"pinned": list(plan.rules.rules.pinned), "recommendations_made": False, "lists_made": False}
     parameters["seen_items"] = plan.lists is not None and not plan.lists.exclude_seen
+    parameters["explored_share"] = plan.lists and plan.lists.exploration and plan.lists.exploration.share
     with stages.run_stage(home, run_id, "publish", parameters) as connection:
         attributes = load_all_attributes(connection)
         has_new_items = warehouse.fetch_row(connection, "select count(*) > 0 from indexed.new_items")[0]
