@@ -1,20 +1,23 @@
 """Who may import whom: flows -> tasks -> models, sql, data_contracts; and the rooms within models and tasks.
 
-And other packages, if they are declared.
+Other packages are imported if they are declared, and the constraints pin all that is declared on every Python.
 """
 
 import ast
 import re
 import sys
+import tomllib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from importlib.metadata import packages_distributions
+from importlib.metadata import PackageNotFoundError, packages_distributions, requires
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
 
 from oneclass.models import fingerprint
-from tests.test_dependencies import PROJECT, requirement_names
 
 ROOT = Path(__file__).parents[1]
 MAY_IMPORT = {  # room: the project's other rooms that it may import
@@ -209,12 +212,6 @@ def test_what_docstrings_and_comments_name_is_there(room):
     assert lost == []
 
 
-def test_a_name_of_before_is_found_to_be_lost():
-    assert is_there("models.negatives.distributions.NegativeDistribution") and is_there("sql/ingest.sql")
-    assert not is_there("models.negative_laws") and not is_there("models.negatives.distributions.Side")
-    assert not is_there("sql/netflix.sql")
-
-
 def test_the_imports_are_found(ours):
     assert {one.importer.partition(".")[0] for one in ours} == set(MAY_IMPORT)
     assert any(one.importer == "flows.train_and_publish" and one.target.startswith("tasks.train.") for one in ours)
@@ -225,24 +222,14 @@ def test_the_imports_are_found(ours):
     [
         ("flows/tune.py", "from models.registry import MODELS"),
         ("flows/tune.py", "def build():\n    from data_contracts import checks"),
-        ("tasks/train.py", "import flows.settings"),
         ("tasks/stores/home.py", "from tasks.orchestration import artifacts"),
-        ("tasks/stores/runs.py", "from tasks.train import Fit"),
         ("tasks/orchestration/artifacts.py", "from tasks.publish.stage import ChosenModel"),
-        ("models/slim/model.py", "import sql"),
         ("models/slim/model.py", "from prefect import task"),
         ("models/base.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import duckdb"),
-        ("models/base.py", "from models.random_graph import RandomGraph"),
         ("models/by_id.py", "def read():\n    from oneclass.interactions import Interactions"),
-        ("tasks/train.py", "from oneclass import evaluation"),
-        ("flows/tune.py", "import oneclass"),
-        ("oneclass/splits.py", "from oneclass.flows.settings import RunSettings"),
-        ("models/numerics/simd.py", "from models.wmf.lanes import EDGES"),
         ("models/negatives/distributions.py", "from models.base import Model"),
         ("models/wmf/model.py", "from models.slim.model import SLIM"),
         ("models/wmf/model.py", "from models.registry import MODELS"),
-        ("models/base.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from models.slim import SLIM"),
-        ("data_contracts/checks.py", "from tasks.errors import InputError"),
         ("sql/__init__.py", "import tasks"),
     ],
 )
@@ -293,3 +280,75 @@ def test_functions_that_numba_does_not_compile_have_types():
     assert [one for one in bare if len(one) > 1] == []
     (found,) = find_bare_parameters(ast.parse("@njit\ndef f(x): ...\nclass A:\n    def g(self, x, y: int): ..."))
     assert found == "g, line 4: x"
+
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+PYTHONS = [name.rpartition(" ")[2] for name in PROJECT["classifiers"] if "Python :: 3." in name]
+CONSTRAINTS = [
+    Requirement(line)
+    for line in (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    if not line.startswith("#")
+]
+
+
+def requirement_names(requirements: list[str]) -> set[str]:
+    return {re.match(r"[\w-]+", requirement)[0] for requirement in requirements}
+
+
+def applies_to(requirement: Requirement, python: str, extra: str = "") -> bool:
+    environment = {"python_version": python, "python_full_version": f"{python}.0", "extra": extra}
+    return requirement.marker is None or requirement.marker.evaluate(environment)
+
+
+def load_pins(python: str) -> dict[str, Requirement]:
+    """The constraints of one Python; each pins one release, and none is pinned twice."""
+    chosen = [one for one in CONSTRAINTS if applies_to(one, python)]
+    found = {canonicalize_name(one.name): one for one in chosen}
+    assert len(found) == len(chosen)
+    assert all(re.fullmatch(r"==[\w.]+", str(one.specifier)) for one in chosen)
+    return found
+
+
+def list_needed(texts: list[str], python: str) -> dict[str, list[Requirement]]:
+    """Every distribution that some requirements need there, by the metadata installed here."""
+    waiting = list(map(Requirement, texts))
+    found: dict[str, list[Requirement]] = {}
+    looked = set()
+    while waiting:
+        one = waiting.pop()
+        found.setdefault(name := canonicalize_name(one.name), []).append(one)
+        for extra in {"", *one.extras} - {extra for seen, extra in looked if seen == name}:
+            looked.add((name, extra))
+            try:
+                others = map(Requirement, requires(name) or [])
+            except PackageNotFoundError:  # of another Python
+                continue
+            waiting += [other for other in others if applies_to(other, python, extra)]
+    return found
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+def test_the_constraints_pin_all_that_is_needed(python):
+    needs = list_needed(PROJECT["dependencies"] + PROJECT["optional-dependencies"]["test"], python)
+    pinned = load_pins(python)
+    assert len(needs) > 100
+    assert needs.keys() <= pinned.keys()
+    for name, requirements in needs.items():
+        (release,) = (specifier.version for specifier in pinned[name].specifier)
+        assert all(one.specifier.contains(release, prereleases=True) for one in requirements), name
+
+
+def test_the_pythons_that_are_named_are_those_that_are_taken():
+    assert all(python in SpecifierSet(PROJECT["requires-python"]) for python in PYTHONS)
+    assert PROJECT["requires-python"] == f">={PYTHONS[0]}"
+    said = re.search(r"on Python (.*)\.", (ROOT / "constraints.txt").read_text(encoding="utf-8"))[1]
+    assert re.findall(r"[\d.]+", said) == PYTHONS
+    assert f"Python {PYTHONS[0]} or newer" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("package", ["duckdb", "great-expectations", "llvmlite", "numba", "prefect", "sqlalchemy"])
+def test_what_leans_on_internals_is_capped_at_a_minor_release(package):
+    (requirement,) = (one for one in PROJECT["dependencies"] if requirement_names([one]) == {package})
+    least, most = re.search(r">=([\d.]+),<([\d.]+)$", requirement).groups()
+    major, minor = (*map(int, least.split(".")), 0)[:2]
+    assert most == f"{major}.{minor + 1}"

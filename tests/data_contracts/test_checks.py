@@ -1,18 +1,20 @@
-"""The check itself: on the connection of an open transaction, which it leaves as it found it."""
+"""The check itself, in an open transaction that it leaves as it found it; and what the files of contracts may say."""
 
 import logging
-import re
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from logging.handlers import BufferingHandler
-from types import FunctionType
 
 import duckdb
 import pytest
+import yaml
 
-from oneclass.data_contracts import ContractBroken, RuleResult, check, raise_if_broken
+from oneclass.data_contracts import ContractBroken, RuleResult, check, for_stage, raise_if_broken
 from oneclass.data_contracts.checks import check_contracts
-from oneclass.data_contracts.contracts import Column, Contract, Rule, load
+from oneclass.data_contracts.contracts import Column, Contract, Rule, load, parse
+from oneclass.tasks import diagnose
+from oneclass.tasks.binarize import stage as binarize
+from oneclass.tasks.evaluate import tables as evaluation
+from oneclass.tasks.protocols import PROTOCOLS
 from oneclass.tasks.stores import stages, warehouse
 from oneclass.tasks.stores.home import Home, Limits
 
@@ -182,17 +184,6 @@ def test_checks_that_overlap_ask_their_own_connections():
             assert [only_result(check.result()).success for check in found] == [True, False]
 
 
-def test_nothing_of_great_expectations_or_sqlalchemy_is_replaced(numbers):
-    check_contracts(numbers, [contract_of(build_rule())], {})
-    modules = [module for name, module in sys.modules.items() if re.match("great_expectations|sqlalchemy", name)]
-    classes = [value for module in modules for value in vars(module).values() if isinstance(value, type)]
-    theirs = [*modules, *(one for one in classes if not str(one.__module__).startswith("oneclass"))]
-    values = [value.fget if isinstance(value, property) else value for one in theirs for value in vars(one).values()]
-    functions = [value for value in values if isinstance(value, FunctionType)]
-    assert len(functions) > 5000
-    assert [one for one in functions if str(one.__module__).startswith("oneclass")] == []
-
-
 def test_the_message_of_a_breach_names_table_and_rule_and_shows_rows(good, parameters):
     good.execute("insert into raw.events select 'u' || i, 'i1', 9, null, 1, i + 10, null from range(12) as lines(i)")
     with pytest.raises(ContractBroken) as error:
@@ -221,3 +212,80 @@ def test_a_stage_is_committed_or_taken_back_after_its_contract_and_its_results_a
             "select stage, success, samples->>'$[0].value' from operations.contract_results where rule = 'value_finite'"
         ).fetchall()
     assert results == [("ingest", kept, None if kept else "nan")]
+
+
+MINIMAL = {
+    "table": "raw.events",
+    "stage": "ingest",
+    "row": "one line",
+    "columns": {"user_id": {"type": "VARCHAR", "meaning": "the user"}},
+    "rules": [{"name": "some", "where": "false", "description": "there are rows"}],
+}
+
+
+def with_rule(**changes):
+    return yaml.safe_dump({**MINIMAL, "rules": [{**MINIMAL["rules"][0], **changes}]})
+
+
+def test_every_table_that_a_stage_writes_has_a_contract(empty):
+    tables = {
+        name for (name,) in empty.execute("select schema_name || '.' || table_name from duckdb_tables()").fetchall()
+    }
+    kept_by_the_flow = {
+        "operations.runs",
+        "operations.search_trials",
+        "operations.contract_results",
+        "operations.stage_results",
+        "operations.publications",
+        "operations.alarms",
+        "operations.schema_version",
+    }
+    assert tables - kept_by_the_flow == {contract.table for contract in load()} - {"rule_breaches"}
+
+
+# made beside the stage's own tables: of a run or of a night
+WITH_NO_LIST = {"operations.funnel", "diagnostics.list_hits"}
+LISTED = {
+    "binarize": binarize.TABLES,
+    "split": [*(f"indexed.{protocol}" for protocol in PROTOCOLS), "indexed.new_items", "diagnostics.leakage"],
+    "diagnose": diagnose.TABLES,
+    "evaluate": [f"evaluation.{table}" for table in (*evaluation.PROTOCOL_TABLES, *evaluation.LEAVE_ONE_OUT_TABLES)],
+}
+
+
+@pytest.mark.parametrize("stage", LISTED)
+def test_the_tables_that_a_stage_lists_as_its_own_are_those_that_it_has_contracts_for(stage):
+    assert sorted(LISTED[stage]) == sorted({contract.table for contract in for_stage(stage)} - WITH_NO_LIST)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (yaml.safe_dump({**MINIMAL, "owner": "me"}), "owner"),
+        (yaml.safe_dump({**MINIMAL, "stage": "ingst"}), "stage"),
+        (with_rule(sevirity="warning"), "sevirity"),
+        (with_rule(severity="fatal"), "severity"),
+        (with_rule(query="select 1"), "either `expect`, `where` or `query`"),
+        (with_rule(where=None), "either `expect`, `where` or `query`"),
+        (with_rule(brakes={"user_id": None}), "brakes"),
+        (with_rule(name="columns"), "columns"),
+        (yaml.safe_dump({**MINIMAL, "rules": MINIMAL["rules"] * 2}), "some"),
+        ("table: [", "here.yaml"),
+    ],
+)
+def test_a_slip_in_a_file_raises_and_names_file_and_key(text, message):
+    assert parse(yaml.safe_dump(MINIMAL), "here.yaml").table == "raw.events"
+    with pytest.raises(ValueError, match="here.yaml") as error:
+        parse(text, "here.yaml")
+    assert message in str(error.value)
+
+
+def test_values_come_from_the_stage_or_from_the_defaults():
+    contract = parse(
+        yaml.safe_dump({**MINIMAL, "only": "value > {least} and value < {most}", "defaults": {"most": 5}}),
+        "x",
+    )
+    assert contract.values({"least": 1}) == {"least": 1, "most": 5}
+    assert contract.values({"least": 1, "most": 2})["most"] == 2
+    with pytest.raises(ValueError, match="least"):
+        contract.values({})

@@ -11,6 +11,7 @@ import urllib.request
 from importlib import metadata
 from pathlib import Path
 
+import duckdb
 import numpy as np
 import pytest
 from prefect.settings import PREFECT_API_URL, PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
@@ -103,6 +104,12 @@ def ratings(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("logs") / "ratings.csv"
     path.write_text("\n".join(lines) + "\n")
     return path
+
+
+def query_rows(home: Path, text: str, dataset: str = ML[1]) -> list[tuple]:
+    """The rows of a query on the warehouse of a home."""
+    with duckdb.connect(str(home / dataset / "warehouse.duckdb"), read_only=True) as connection:
+        return connection.execute(text).fetchall()
 
 
 @pytest.fixture

@@ -3,9 +3,15 @@
 import json
 import re
 import sys
+import threading
+import time
 
 import duckdb
+import psutil
 import pytest
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.filters import LogFilter
+from prefect.client.schemas.sorting import LogSort
 
 from oneclass.data_contracts import STAGES
 from oneclass.flows import commands, pipeline
@@ -13,11 +19,10 @@ from oneclass.flows.parameters import BackfillParameters
 from oneclass.flows.settings import resolve_settings
 from oneclass.models.mrf.dense import MRFDense
 from oneclass.models.popularity import Popularity
-from oneclass.tasks.stores import warehouse
 from oneclass.tasks.stores.home import Home
 from tests.conftest import real_log
-from tests.flows.conftest import FAST, ML
-from tests.short_memory import inflate_cost
+from tests.flows.conftest import FAST, ML, query_rows
+from tests.processes import inflate_cost
 
 
 @pytest.fixture(autouse=True)
@@ -29,29 +34,12 @@ def run_backfill(home, *arguments):
     return commands.main("backfill", [*FAST, "--home", str(home), *map(str, arguments)])
 
 
-def query_rows(home, text, dataset="ml-latest-small"):
-    with duckdb.connect(str(home / dataset / "warehouse.duckdb"), read_only=True) as connection:
-        return connection.execute(text).fetchall()
-
-
 def read_contents(home, dataset="ml-latest-small"):
     """Everything a reader sees, but for run ids and times."""
-    tables = {
-        "curated.interactions": "*",
-        "splits.strong_generalization": "*",
-        "splits.leave_one_out": "*",
-        "diagnostics.degrees": "*",
-        "diagnostics.power_law_fits": "*",
-        "published.recommendations": "*",
-        "evaluation.metrics": "* exclude run_id",
-        "evaluation.comparisons": "* exclude run_id",
-        "diagnostics.hidden_graph_ratios": "*",
-        "evaluation.ranks_by_degree": "* exclude run_id",
-        "evaluation.ranks_by_both_degrees": "* exclude run_id",
-        "evaluation.like_by_degree": "* exclude run_id",
-        "evaluation.calibration": "* exclude run_id",
-        "evaluation.beyond_accuracy": "* exclude run_id",
-    }
+    whole = "curated.interactions splits.strong_generalization splits.leave_one_out diagnostics.degrees "
+    whole += "diagnostics.power_law_fits diagnostics.hidden_graph_ratios published.recommendations"
+    of_runs = "metrics comparisons ranks_by_degree ranks_by_both_degrees like_by_degree calibration beyond_accuracy"
+    tables = dict.fromkeys(whole.split(), "*") | {f"evaluation.{one}": "* exclude run_id" for one in of_runs.split()}
     latest = "(select run_id from operations.runs order by started_at desc limit 1)"
     found = {}
     for table, columns in tables.items():
@@ -68,25 +56,15 @@ def test_a_log_becomes_published_tables(first):
     assert query_rows(home, "select state, flow from operations.runs") == [("completed", "backfill")]
     metrics = query_rows(home, "select distinct protocol, model from evaluation.metrics order by all")
     assert len(metrics) == 2 * 3
-    assert {file.name for file in (home / "ml-latest-small" / "published").iterdir()} == {
-        "evaluation.parquet",
-        "evaluation.csv",
-        "evaluation.md",
-        "recommendations.parquet",
-        "lists.parquet",
-        "published.duckdb",
-        "manifest.json",
-        "model",
-    }
+    files = "evaluation.parquet evaluation.csv evaluation.md recommendations.parquet lists.parquet published.duckdb"
+    published = {file.name for file in (home / "ml-latest-small" / "published").iterdir()}
+    assert published == {*files.split(), "manifest.json", "model"}
     stages = {
         stage for (stage,) in query_rows(home, "select distinct stage from operations.contract_results where success")
     }
     assert stages == {*STAGES}
     page = (home / "ml-latest-small" / "report" / "index.html").read_text()
     assert "First publication; the best of " in page
-    assert "mrf_dense" in page and "http://" not in page.replace("http://www.w3.org", "").replace(
-        "http://purl.org", ""
-    ).replace("http://creativecommons.org", "").replace("http://matplotlib.org", "")
     assert in_the_overview(home) == ["completed"]
 
 
@@ -127,17 +105,9 @@ def test_a_given_split_publishes_its_table_and_no_recommendations(tmp_path):
             for user in range(60)
         ]
         (tmp_path / name).write_text("\n".join(lines) + "\n")
-    arguments = [
-        "--dataset",
-        "gowalla",
-        "--split-files",
-        str(tmp_path / "train.txt"),
-        str(tmp_path / "test.txt"),
-        "--home",
-        str(tmp_path / "home"),
-        "--models",
-        "popularity,mrf_dense",
-    ]
+    files = [str(tmp_path / name) for name in ("train.txt", "test.txt")]
+    arguments = ["--dataset", "gowalla", "--split-files", *files, "--home", str(tmp_path / "home")]
+    arguments += ["--models", "popularity,mrf_dense"]
     assert commands.main("backfill", arguments) == 0
     home = tmp_path / "home"
     assert query_rows(home, "select distinct protocol from evaluation.metrics", "gowalla") == [("given",)]
@@ -163,41 +133,6 @@ def test_a_log_that_is_too_small_to_evaluate_still_gets_recommendations(tmp_path
     assert run_backfill(tmp_path / "home", "--source", log) == 0
     assert query_rows(tmp_path / "home", "select count(*) from evaluation.metrics") == [(0,)]
     assert query_rows(tmp_path / "home", "select count(*) from published.recommendations") == [(6,)]
-
-
-def test_a_log_in_which_nobody_can_be_recommended_anything_is_not_published(tmp_path, capfd):
-    log = tmp_path / "ratings.csv"
-    log.write_text("userId,movieId,rating\n1,1,5\n2,1,5\n")
-    assert run_backfill(tmp_path / "home", "--source", log) == 1
-    assert "0 recommendations for 2 users, of whom 2 like all 1 items already" in capfd.readouterr().err
-    assert not (tmp_path / "home" / "ml-latest-small" / "published").exists()
-    assert query_rows(tmp_path / "home", "select count(*) from operations.promotions") == [(0,)]
-
-
-@pytest.mark.slow
-def test_the_demo_makes_its_own_log(tmp_path):
-    sizes = {"demo.users": 150, "demo.items": 60, "demo.likes": 2000}
-    words = ["--set", *(f"{name}={size}" for name, size in sizes.items())]
-    assert (
-        commands.main(
-            "backfill", ["--dataset", "demo", "--home", str(tmp_path), "--models", "popularity,mrf_dense", *words]
-        )
-        == 0
-    )
-    first = query_rows(tmp_path, "select count(*) from raw.events", "demo")
-    better = dict(
-        query_rows(
-            tmp_path,
-            "select model, value from evaluation.metrics where metric = 'mean_rank' and protocol = 'leave_one_out'",
-            "demo",
-        )
-    )
-    assert better["mrf_dense"] > better["popularity"]
-    fewer = BackfillParameters(dataset="demo", home=str(tmp_path), settings=sizes | {"demo.likes": 1000})
-    pipeline.build_splits(resolve_settings(fewer), "next")
-    assert (
-        query_rows(tmp_path, "select count(*) from raw.events", "demo") < first
-    )  # the new log took the old one's place
 
 
 def test_a_breach_stops_the_run_and_what_was_published_stays(after_first, tmp_path, capfd):
@@ -227,19 +162,6 @@ def test_a_breach_stops_the_run_and_what_was_published_stays(after_first, tmp_pa
 
 
 @pytest.mark.slow
-def test_the_nightly_run_takes_what_has_landed(after_first, ratings):
-    landing, header = after_first / "ml-latest-small" / "landing", ratings.read_text().splitlines()[0]
-    landing.mkdir()
-    (landing / "ratings-2.csv").write_text(f"{header}\n1,41,5,1000000200\n2,41,5,1000000200\n")
-    before = query_rows(after_first, "select count(*) from raw.events")[0][0]
-    assert commands.main("nightly_retrain", [*ML, "--home", str(after_first), "--models", "popularity,mrf_dense"]) == 0
-    assert query_rows(after_first, "select count(*) from raw.events") == [(before + 2,)]
-    assert query_rows(after_first, "select count(*) from curated.interactions where item_id = '41'") == [(2,)]
-    flows = "select flow, state from operations.runs order by started_at"
-    assert query_rows(after_first, flows) == [("backfill", "completed"), ("nightly-retrain", "completed")]
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("dataset", "log", "edges"),
     [
@@ -253,13 +175,6 @@ def test_a_real_log_becomes_its_edges(tmp_path, dataset, log, edges):
     )
     assert "leave_one_out" in pipeline.build_splits(resolve_settings(given), "run").digests
     assert query_rows(tmp_path, "select count(*) from curated.interactions", dataset) == [(edges,)]
-
-
-@pytest.mark.slow
-def test_a_real_log_runs_through(tmp_path):
-    words = ["--source", str(real_log("ml-100k/u.data")), "--home", str(tmp_path), "--models", "popularity"]
-    assert commands.main("backfill", ["--dataset", "ml-100k", "--protocols", "leave_one_out", *words]) == 0
-    assert query_rows(tmp_path, "select count(*) from published.recommendations", "ml-100k") != [(0,)]
 
 
 DATASET = "ml-latest-small"
@@ -321,32 +236,20 @@ def test_one_failing_model_leaves_the_others_alone(prefect_server, ratings, tmp_
     def broken(self, interactions, options):
         raise ValueError("no such luck")
 
-    notified = (
-        f"notify.command={sys.executable} -c \"import os; open('{tmp_path}/notified', "
-        "'w').write(os.environ['ONECLASS_STATE'])\""
-    )
-    words = [
-        "--dataset",
-        "ml-latest-small",
-        "--home",
-        str(tmp_path / "home"),
-        "--source",
-        str(ratings),
-        "--set",
-        notified,
-    ]
+    notified = f"import os; open('{tmp_path}/notified', 'w').write(os.environ['ONECLASS_STATE'])"
+    words = [*ML, "--home", str(tmp_path / "home"), "--source", str(ratings)]
+    words += ["--set", f'notify.command={sys.executable} -c "{notified}"']
     models = ["--models", "popularity,mrf_dense", "--protocols", "strong_generalization"]
     monkeypatch.setattr(Popularity, "_fit", broken)
     assert commands.main("backfill", [*words, *models]) == 1
     message = capsys.readouterr().err
     assert "popularity failed and was left out: train: popularity cannot be fitted: no such luck" in message
     home = Home(tmp_path / "home", "ml-latest-small")
-    with warehouse.open_warehouse(home, read_only=True) as connection:
-        assert connection.execute("select state from operations.evaluated_runs").fetchall() == [("partly_failed",)]
-        assert connection.execute("select distinct model from evaluation.metrics").fetchall() == [("mrf_dense",)]
-        assert connection.execute("select challenger, promoted from operations.promotions").fetchall() == [
-            ("mrf_dense/score", True)
-        ]
+    assert query_rows(home.root, "select state from operations.evaluated_runs") == [("partly_failed",)]
+    assert query_rows(home.root, "select distinct model from evaluation.metrics") == [("mrf_dense",)]
+    assert query_rows(home.root, "select challenger, promoted from operations.promotions") == [
+        ("mrf_dense/score", True)
+    ]
     assert (home.published / "recommendations.parquet").exists()
     assert (tmp_path / "notified").read_text() == "partly failed"
 
@@ -357,28 +260,66 @@ def test_a_model_that_needs_more_memory_than_there_is_is_refused_if_named_and_el
 ):
     words = ["--dataset", "films", "--home", str(tmp_path / "home"), "--source", str(ratings)]
     words += ["--protocols", "strong_generalization", "--set", "train.tune=off"]
-    named = [*words, "mrf_dense.l2=6.0", "--models", "popularity,mrf_dense"]
     (tmp_path / "home" / "datasets").mkdir(parents=True)
     declared = "binarize.threshold = 4\ndefault_models = ['popularity', 'mrf_dense']\n"
     (tmp_path / "home" / "datasets" / "films.toml").write_text(declared)
     home = Home(tmp_path / "home", "films")
-    with monkeypatch.context() as short:
-        inflate_cost(short, MRFDense)  # 6,400 GB for 40 items
-        assert commands.main("backfill", named) == 2
-        message = capsys.readouterr().err
-        assert "mrf_dense: a fit on 40 items needs about 6400.1 GB of memory" in message
-        assert "Leave it out of --models, or give the run more memory, or take item_knn, sansa or mrf_sparse" in message
-        assert not home.published.exists()
-        assert commands.main("backfill", words) == 0
-        assert "mrf_dense is left out: a fit on 40 items needs about 6400.1 GB" in caplog.text
-        assert "6400.1 GB of memory" in (home.report / "index.html").read_text()
-        with warehouse.open_warehouse(home, read_only=True) as connection:
-            models = connection.execute("select distinct model from evaluation.metrics order by model").fetchall()
-        assert models == [("item_knn",), ("popularity",), ("sansa",)]
-    assert commands.main("backfill", named) == 0
-    with warehouse.open_warehouse(home, read_only=True) as connection:
-        assert connection.execute("select state from operations.runs order by started_at").fetchall() == [
-            ("failed",),
-            ("completed",),
-            ("completed",),
-        ]
+    inflate_cost(monkeypatch, MRFDense)  # 6,400 GB for 40 items
+    assert commands.main("backfill", [*words, "--models", "popularity,mrf_dense"]) == 2
+    assert "mrf_dense: a fit on 40 items needs about 6400.1 GB of memory" in capsys.readouterr().err
+    assert not home.published.exists()
+    assert commands.main("backfill", words) == 0
+    assert "mrf_dense is left out: a fit on 40 items needs about 6400.1 GB" in caplog.text
+    assert "6400.1 GB of memory" in (home.report / "index.html").read_text()
+    models = query_rows(home.root, "select distinct model from evaluation.metrics order by model", "films")
+    assert models == [("item_knn",), ("popularity",), ("sansa",)]
+
+
+def find_workers():
+    """The worker processes of the run's own cluster."""
+    return [one for one in psutil.Process().children() if "spawn_main" in " ".join(one.cmdline())]
+
+
+def kill_one_after(folder, killed, pattern="*"):
+    """Kill a worker once something of that name is in a folder."""
+    until = time.monotonic() + 120
+    while time.monotonic() < until:
+        if any(folder.glob(pattern)) and (found := find_workers()):
+            found[0].kill()
+            killed.append(found[0].pid)
+            return
+        time.sleep(0.01)
+
+
+@pytest.mark.slow
+def test_two_workers_one_of_which_is_killed_give_the_tables_of_a_plain_run(first, tmp_path, ratings):
+    killed = []
+    killer = threading.Thread(target=kill_one_after, args=(tmp_path / "ml-latest-small" / "models", killed))
+    killer.start()
+    assert run_backfill(tmp_path, "--source", ratings, "--workers", 2) == 0
+    killer.join()
+    assert killed and read_contents(tmp_path) == read_contents(first[0])
+    assert find_workers() == []
+    said = read_run_log(tmp_path)
+    assert any(line.startswith("2 workers with") for line in said)
+    assert any(line.startswith("popularity (leave_one_out): fitted in") for line in said)  # by a worker
+
+
+def read_run_log(home):
+    """What the page of a home's run in Prefect says."""
+    ((run_id,),) = query_rows(home, "select run_id from operations.runs")
+    with get_client(sync_client=True) as client:
+        for _ in range(100):  # lines reach the server a little later
+            logs = client.read_logs(LogFilter(flow_run_id={"any_": [run_id]}), limit=200, sort=LogSort.TIMESTAMP_ASC)
+            said = [one.message for one in logs]
+            if any(line.startswith("popularity (leave_one_out): fitted in") for line in said):
+                break
+            time.sleep(0.1)
+    return said
+
+
+def test_an_address_without_a_scheduler_is_reported_before_any_stage(tmp_path, ratings, capsys, monkeypatch):
+    monkeypatch.setattr("oneclass.tasks.cluster.dask.CONNECT_SECONDS", 1.0)
+    assert run_backfill(tmp_path, "--source", ratings, "--dask", "tcp://127.0.0.1:1") == 2
+    assert "--dask tcp://127.0.0.1:1: no scheduler answers there" in capsys.readouterr().err
+    assert query_rows(tmp_path, "select state from operations.runs") == [("failed",)]

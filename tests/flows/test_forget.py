@@ -18,6 +18,7 @@ from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
 
 from oneclass.flows import commands
 from oneclass.tasks.forget import stage
+from tests.flows.conftest import query_rows
 
 GONE = "customer-4f1d9a77"
 ALSO_GONE = "customer-b2c8e035"
@@ -173,25 +174,13 @@ def test_no_byte_has_the_ids_and_the_models_are_those_of_a_home_without(home, tm
         assert lists[0].equals(lists[1]) and len(lists[0])
 
     counts = "select count(*), count(distinct file_id) from raw.events"
-    with duckdb.connect(str(database), read_only=True) as connection:
-        before = connection.execute(counts).fetchall()
+    before = query_rows(home, counts, "shop")
     assert run_backfill(home) == 0  # it finds the rewritten files, and reads none anew
-    with duckdb.connect(str(database), read_only=True) as connection:
-        assert connection.execute(counts).fetchall() == before
-        night = "select max_by(run_id, rowid) from operations.runs"
-        outcomes = f"select distinct outcome from operations.arrivals where run_id = ({night})"
-        assert connection.execute(outcomes).fetchall() == [("set aside",)]  # other.csv, still in the quarantine
+    assert query_rows(home, counts, "shop") == before
+    night = "select max_by(run_id, rowid) from operations.runs"
+    outcomes = f"select distinct outcome from operations.arrivals where run_id = ({night})"
+    assert query_rows(home, outcomes, "shop") == [("set aside",)]  # other.csv, still in the quarantine
     assert fitted_arrays(home) == fitted_arrays(without)
-
-
-def test_an_unknown_user_changes_nothing(home, capsys):
-    def contents() -> dict[Path, bytes]:
-        return {path: path.read_bytes() for path in home.rglob("*") if path.is_file()}
-
-    before = contents()
-    assert run_forget(home, "customer-0001x", GONE) == 2
-    assert "customer-0001x: no log of shop has such a user" in capsys.readouterr().err
-    assert contents() == before
 
 
 def test_the_last_person_is_forgotten_and_nothing_is_published_any_more(prefect_server, tmp_path):

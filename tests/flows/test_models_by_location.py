@@ -3,7 +3,6 @@
 import contextlib
 import io
 
-import duckdb
 import pytest
 
 from oneclass.flows import commands
@@ -11,7 +10,7 @@ from oneclass.flows.settings import nest_keys
 from oneclass.models.registry import MODELS
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.settings import check_model, validate_settings
-from tests.flows.conftest import ML
+from tests.flows.conftest import ML, query_rows
 
 MODULE = '''
 import numpy as np
@@ -79,9 +78,8 @@ def test_a_run_evaluates_and_publishes_it(ratings, tmp_path, capsys):
     with contextlib.redirect_stdout(io.StringIO()):
         run = ["--source", str(ratings), "--models", f"popularity,{NAME}", *settings]
         assert commands.main("backfill", [*arguments, *run]) == 0
-    with duckdb.connect(str(tmp_path / "home" / "ml-latest-small" / "warehouse.duckdb"), read_only=True) as connection:
-        query = "select value from evaluation.metrics where metric = 'mean_rank' and protocol = 'leave_one_out'"
-        values = connection.execute(query).fetchall()
+    query = "select value from evaluation.metrics where metric = 'mean_rank' and protocol = 'leave_one_out'"
+    values = query_rows(tmp_path / "home", query)
     assert len(values) == 2 and values[0] == values[1]  # with this sign both rank by popularity
     capsys.readouterr()
     for command in (["recommend", "--user", "7"], ["explain", "--user", "7"], ["cite"]):

@@ -11,7 +11,6 @@ import uuid
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import duckdb
 import pytest
 from prefect import flow
 from prefect.client.orchestration import get_client
@@ -29,15 +28,11 @@ from oneclass.flows.settings import resolve_settings
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.run_summary import RunDescription
 from oneclass.tasks.stores import runs, warehouse
-from oneclass.tasks.stores.home import Home
+from tests.flows.conftest import query_rows
 
 ROOT = Path(__file__).parents[2]
-SMALL = [
-    "--param",
-    'models=["popularity"]',
-    "--param",
-    'settings={"demo.users": 120, "demo.items": 50, "demo.likes": 1500}',
-]
+SMALL = ["--param", 'models=["popularity"]']
+SMALL += ["--param", 'settings={"demo.users": 120, "demo.items": 50, "demo.likes": 1500}']
 
 
 @pytest.fixture
@@ -82,10 +77,8 @@ def test_the_readmes_commands_deploy_and_run_a_night_whose_tables_are_in_the_hom
     run_pasted(find_readme_command("prefect worker start"), environment, "--run-once")
     home = tmp_path / "home" / "demo"
     assert (home / "published" / "recommendations.parquet").exists()
-    with duckdb.connect(str(home / "warehouse.duckdb"), read_only=True) as connection:
-        assert connection.execute("select flow, state from operations.runs").fetchall() == [
-            ("nightly-retrain", "completed")
-        ]
+    runs_kept = query_rows(home.parent, "select flow, state from operations.runs", "demo")
+    assert runs_kept == [("nightly-retrain", "completed")]
     full_form = run_pasted(
         find_readme_command("prefect deployment run nightly-retrain/"), environment, "--start-in", "1 day"
     )
@@ -121,8 +114,7 @@ def test_a_failed_night_is_seen_understood_and_repeated_from_the_ui(environment,
         client.set_flow_run_state(night.id, AwaitingRetry(message="Retry from the UI"), force=True)
         run_pasted(worker, environment, "--run-once")
         assert client.read_flow_run(night.id).state.is_completed()
-    with duckdb.connect(str(home / "warehouse.duckdb"), read_only=True) as connection:
-        runs_kept = connection.execute("select run_id, state from operations.runs order by started_at").fetchall()
+    runs_kept = query_rows(home.parent, "select run_id, state from operations.runs order by started_at")
     assert runs_kept == [(str(night.id), "failed"), (f"{night.id}-2", "completed")]
     assert (home / "published" / "recommendations.parquet").exists()
 
@@ -157,115 +149,77 @@ def test_a_deployment_with_a_wrong_setting_is_refused(prefect_server, tmp_path, 
 
 @pytest.fixture
 def night(prefect_server, tmp_path):
-    """The parameters of a small night, after one that was completed."""
-    given = {
-        "dataset": "demo",
-        "home": str(tmp_path),
-        "models": ["popularity"],
-        "settings": {"demo.users": 60, "demo.items": 30, "demo.likes": 500},
-    }
+    """The parameters of a small night, its home after one that was completed, and the file of what it notifies of."""
+    told = tmp_path / "notified"
+    code = f"import os, sys; open('{told}', 'w').write(os.environ['ONECLASS_STATE'] + chr(10) + sys.stdin.read())"
+    settings = {"demo.users": 60, "demo.items": 30, "demo.likes": 500}
+    settings["notify.command"] = f'{sys.executable} -c "{code}"'
+    given = {"dataset": "demo", "home": str(tmp_path), "models": ["popularity"], "settings": settings}
     home = resolve_settings(BackfillParameters(**given)).home
     with runs.record_run(home, "earlier", pipeline.NIGHTLY_DEPLOYMENT, {}):
         pass
-    return given, home
+    return given, home, told
 
 
-def find_end_state(given):
-    """The state that a night ends in."""
-    return pipeline.nightly_retrain(**given, return_state=True)
+def find_end_state(given, due=None):
+    """The state that a night ends in, which was to begin some time before."""
+    state = Scheduled(scheduled_time=datetime.now(UTC) - timedelta(hours=due or 0))
+    with get_client(sync_client=True) as client:
+        run = client.create_flow_run(pipeline.nightly_retrain, parameters=given, state=state) if due else None
+    return run_flow(pipeline.nightly_retrain, flow_run=run, parameters=given, return_type="state")
 
 
-def notify_into(file):
-    """The setting that has a run write the state that it tells of, and its summary, into a file."""
-    code = f"import os, sys; open('{file}', 'w').write(os.environ['ONECLASS_STATE'] + chr(10) + sys.stdin.read())"
-    return {"notify.command": f'{sys.executable} -c "{code}"'}
-
-
-def test_a_night_ends_as_cancelled_where_another_is_at_work_on_the_data_set(night, tmp_path):
-    given, home = night
+def test_a_night_ends_as_cancelled_where_another_is_at_work_on_the_data_set(night):
+    given, home, told = night
     with runs.lock_data_set(home):
-        state = find_end_state({**given, "settings": {**given["settings"], **notify_into(tmp_path / "notified")}})
+        state = find_end_state(given)
     assert state.is_cancelled() and "another run is at work" in state.message
-    assert (tmp_path / "notified").read_text() == f"cancelled\n{state.message}"
+    assert told.read_text() == f"cancelled\n{state.message}"
 
 
-def test_a_cancelled_night_ends_the_command_with_2_and_its_reason(night, tmp_path, monkeypatch, capsys):
-    given, _ = night
+def test_a_cancelled_night_ends_the_command_with_2_and_its_reason(night, monkeypatch, capsys):
+    given, home, _ = night
     with contextlib.ExitStack() as stack:  # another run begins after the command has checked the home
         monkeypatch.setattr(run_hooks, "check_home", lambda run: stack.enter_context(runs.lock_data_set(run.home)))
         assignments = [f"{name}={value}" for name, value in given["settings"].items()]
-        command = ["--dataset", "demo", "--home", str(tmp_path), "--models", "popularity", "--set", *assignments]
+        command = ["--dataset", "demo", "--home", str(home.root), "--models", "popularity", "--set", *assignments]
         assert commands.main("nightly_retrain", command) == 2
-    assert capsys.readouterr().err.strip().splitlines()[-1] == (
-        "demo: another run is at work on this data set; nothing was done."
-    )
+    said = "demo: another run is at work on this data set; nothing was done."
+    assert capsys.readouterr().err.strip().splitlines()[-1] == said
 
 
 @pytest.mark.slow
-def test_a_night_that_finds_damage_sends_an_alarm_and_reports_it(night, tmp_path):
-    given, home = night
-    assert find_end_state(given).is_completed()
+def test_a_night_that_finds_damage_sends_an_alarm_and_reports_it(night):
+    given, home, told = night
+    assert find_end_state(given).is_completed() and not told.exists()
     (home.published / "manifest.json").write_text("{}")
-    assert find_end_state(
-        {**given, "settings": {**given["settings"], **notify_into(tmp_path / "notified")}}
-    ).is_completed()
-    state, _, summary = (tmp_path / "notified").read_text().partition("\n")
+    assert find_end_state(given).is_completed()
+    state, _, summary = told.read_text().partition("\n")
     alarm = "manifest.json: was damaged or missing; it is restored from the warehouse"
     assert state == "alarm" and f"Alarm: {home.publications}" in summary and alarm in summary
     assert alarm in (home.report / "index.html").read_text()
 
 
-def test_a_night_whose_home_cannot_be_opened_is_reported(night, tmp_path):
-    given, home = night
+def test_a_night_whose_home_cannot_be_opened_is_reported(night):
+    given, home, told = night
     home.warehouse.write_bytes(b"no database")
-    state = find_end_state({**given, "settings": {**given["settings"], **notify_into(tmp_path / "notified")}})
+    state = find_end_state(given)
     assert state.is_failed() and "cannot be opened as a DuckDB warehouse" in state.message
-    assert (tmp_path / "notified").read_text().startswith("failed\n")
-
-
-KILLED = """
-import os, signal, sys
-import duckdb
-connection = duckdb.connect(sys.argv[1])
-connection.execute("insert into raw.rejects select 1, i, 'line', 'reason' from range(150) r(i)")
-os.kill(os.getpid(), signal.SIGKILL)
-"""
-
-
-@pytest.mark.slow
-def test_a_night_sets_a_log_aside_that_a_crash_left_and_that_cannot_be_replayed(night):
-    given, home = night
-    subprocess.run([sys.executable, "-c", KILLED, str(home.warehouse)], capture_output=True, check=False)
-    log = home.warehouse.with_name("warehouse.duckdb.wal")
-    damaged = bytearray(log.read_bytes())
-    damaged[len(damaged) // 2] ^= 255
-    log.write_bytes(damaged)
-    assert find_end_state(given).is_completed()
-    assert [file.read_bytes() for file in home.folder.glob("*.unreadable")] == [damaged]
+    assert told.read_text().startswith("failed\n")
 
 
 def test_a_late_night_ends_as_cancelled_where_a_later_one_did_its_work(night):
-    given, _ = night
-    due = Scheduled(scheduled_time=datetime.now(UTC) - timedelta(hours=3))
-    with get_client(sync_client=True) as client:
-        late = client.create_flow_run(pipeline.nightly_retrain, parameters=given, state=due)
-    state = run_flow(pipeline.nightly_retrain, flow_run=late, parameters=given, return_type="state")
+    state = find_end_state(night[0], due=3)
     assert state.is_cancelled() and "run earlier began" in state.message
 
 
 @pytest.mark.slow
-def test_a_night_that_began_late_is_reported(prefect_server, night, tmp_path):
-    given, home = night
+def test_a_night_that_began_late_is_reported(night):
+    given, home, told = night
     with warehouse.open_warehouse(home) as connection:
         connection.execute("update operations.runs set started_at = now()::timestamp - interval 1 day")
-    due = Scheduled(scheduled_time=datetime.now(UTC) - timedelta(hours=3))
-    parameters = {**given, "settings": {**given["settings"], **notify_into(tmp_path / "notified")}}
-    with get_client(sync_client=True) as client:
-        late = client.create_flow_run(pipeline.nightly_retrain, parameters=parameters, state=due)
-    state = run_flow(pipeline.nightly_retrain, flow_run=late, parameters=parameters, return_type="state")
-    assert state.is_completed()
-    told = (tmp_path / "notified").read_text()
-    assert told.startswith("late\n") and "\nIt began 3 h" in told
+    assert find_end_state(given, due=3).is_completed()
+    assert told.read_text().startswith("late\n") and "\nIt began 3 h" in told.read_text()
 
 
 @pytest.mark.parametrize(
@@ -300,33 +254,8 @@ def test_a_run_whose_process_died_is_put_right_by_the_next(prefect_server, home,
         following()
         assert client.read_flow_run(ids[0]).state.type.name == shown
         assert client.read_flow_run(ids[1]).state.is_scheduled()
-    with warehouse.open_warehouse(home, read_only=True) as connection:
-        states = connection.execute("select distinct state from operations.runs where run_id <> 'next'")
-        assert states.fetchall() == [(shown.lower(),)]
-
-
-def test_a_promotion_by_hand_puts_runs_right_whose_process_died(after_first, prefect_server, capsys):
-    @flow
-    def killed():
-        return None
-
-    home = Home(after_first, "ml-latest-small")
-    with get_client(sync_client=True) as client:
-        dead = client.create_flow_run(killed, state=Scheduled()).id
-        client.set_flow_run_state(dead, Running(), force=True)
-        with warehouse.open_warehouse(home) as connection:
-            connection.execute(
-                "insert into operations.runs (run_id, flow, dataset, started_at, state, settings, code_version) "
-                "values (?, 'nightly-retrain', 'ml-latest-small', now()::timestamp, 'running', '{}', '')",
-                [str(dead)],
-            )
-        assert (
-            commands.main(
-                "promote", ["--dataset", "ml-latest-small", "--home", str(after_first), "--model", "popularity"]
-            )
-            == 0
-        )
-        assert client.read_flow_run(dead).state.is_crashed()
+    states = query_rows(home.root, "select distinct state from operations.runs where run_id <> 'next'", "small")
+    assert states == [(shown.lower(),)]
 
 
 AWAY = "http://127.0.0.1:9/api"
@@ -373,11 +302,3 @@ def test_an_error_during_the_shutdown_of_a_signalled_run_is_no_failure(tmp_path,
     run.home.folder.mkdir()
     notify_outcome(run, "r7", "failed", lambda: RunDescription("failed", "the server is gone", [], []))
     assert f">{state}" in (tmp_path / "index.html").read_text()
-
-
-def test_a_server_that_answers_is_used(prefect_server):
-    from prefect.settings import PREFECT_API_URL
-
-    with servers.ensure_server():
-        assert PREFECT_API_URL.value() == prefect_server
-    servers.require_server()

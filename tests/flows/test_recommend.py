@@ -1,4 +1,4 @@
-"""The command `flows.recommend` and what `flows.explain` says of the published list, on the first run's home."""
+"""The commands `flows.recommend` and `flows.cite` on the home of the first run."""
 
 import json
 import re
@@ -6,10 +6,11 @@ import re
 import polars as pl
 import pytest
 
-import oneclass
 from oneclass.flows import commands
-
-ML = ["--dataset", "ml-latest-small"]
+from oneclass.models.evaluation.metrics import Comparison
+from oneclass.tasks.citation import format_latex
+from oneclass.tasks.leaderboard import LeaderboardRow
+from tests.flows.conftest import ML, query_rows
 
 
 @pytest.fixture(scope="module")
@@ -61,29 +62,47 @@ def test_unanswerable_requests_are_reported(asked, capsys, given, message):
     assert message in capsys.readouterr().err
 
 
-def test_an_explanation_begins_with_the_published_list(after_first, asked, capsys):
-    _, expected = asked
-    arguments = [*ML, "--home", str(after_first), "--user", "7"]
-    assert commands.main("explain", [*arguments, "--n", "4"]) == 0
-    printed = capsys.readouterr().out
-    published = printed.split("Published: ")[1].split("\n\n")[1]
-    assert re.findall(r"^ +\d+ +(\S+)", published, flags=re.MULTILINE) == expected["item_id"][:4].to_list()
-    assert "Published</span>" in (after_first / "ml-latest-small" / "report" / "users" / "7.html").read_text()
+BEST = LeaderboardRow("leave_one_out", "a_b", "score", 9, {"mean_rank": (1 / 3, 0.1), "ndcg@100": (0.5, None)}, "best")
+LEVEL = LeaderboardRow(
+    "leave_one_out",
+    "c",
+    "like",
+    9,
+    {"mean_rank": (0.25, 0.1), "ndcg@100": (0.4, None)},
+    "level",
+    against_best=Comparison(-1 / 12, 0.2, 0.7, 9),
+)
 
 
-def test_an_item_that_is_not_in_the_list_is_explained(after_first, asked, capsys):
-    _, expected = asked
-    arguments = [*ML, "--home", str(after_first), "--user", "7", "--n", "4", "--item"]
+@pytest.fixture(scope="module")
+def cited(first):
+    """The folder of the first run."""
+    assert commands.main("cite", [*ML, "--home", str(first[0])]) == 0
+    [folder] = (first[0] / "ml-latest-small" / "citations").iterdir()
+    return folder
 
-    def said(item):
-        assert commands.main("explain", [*arguments, item]) == 0
-        return next(line for line in capsys.readouterr().out.splitlines() if line.startswith(f"{item}: "))
 
-    shop = oneclass.load(after_first, "ml-latest-small")
-    lists = pl.read_parquet(after_first / "ml-latest-small" / "published" / "recommendations.parquet")
-    count = lists.filter(pl.col("user_id") == "7").height
-    best, next_one = expected["item_id"][0], shop.recommend_for("7", n=count + 1)["item_id"][-1]
-    assert f"{best}: rank 1 of " in said(best) and "of the last of" not in said(best)
-    assert f"{next_one}: rank {count + 1} of " in said(next_one) and f"last of the {count} published" in said(next_one)
-    assert "is not recommended to 7: they like it already, and the items of" in said(shop.history("7")[0])
-    assert "no user in ml-latest-small likes it" in said("no-such-film")
+def test_latex_marks_the_best_and_those_level_with_it():
+    text = format_latex([BEST, LEVEL], "Fish & chips")
+    assert r"a\_b & score & \textbf{0.3333 $\pm$ 0.1000} & 0.5000 &  \\" in text
+    assert r"c & like & 0.2500 $\pm$ 0.1000 = & 0.4000 & -0.0833 $\pm$ 0.2000 \\" in text
+    assert r"\caption{Fish \& chips: " in text and text.count("{") == text.count("}")
+
+
+def test_table_and_settings_are_those_of_the_run(first, cited, ratings):
+    stored = query_rows(first[0], "select protocol, model, score, metric, value from evaluation.metrics")
+    [(run_id, version)] = query_rows(first[0], "select run_id, code_version from operations.runs")
+    digests = dict(query_rows(first[0], "select path, sha256 from operations.log_files"))
+    table = pl.read_csv(cited / "table.csv")
+    assert set(table.select("protocol", "model", "score", "metric", "value").rows()) <= set(stored)
+    assert set(table["model"]) == {"popularity", "mrf_dense", "bpr_uniform"}
+    assert r"\textbf{" in (cited / "table.tex").read_text()
+    described = json.loads((cited / "run.json").read_text())
+    assert described["settings"]["models"]["bpr_uniform"]["epochs"] == 2
+    assert (described["run"], described["code_version"]) == (run_id, version)
+    assert {file["path"]: file["sha256"] for file in described["files"]} == digests and str(ratings) in digests
+
+
+def test_an_unknown_run_is_refused_with_those_there_are(first, capsys):
+    assert commands.main("cite", [*ML, "--home", str(first[0]), "--run", "nothing"]) == 2
+    assert "--run nothing: " in (said := capsys.readouterr().err) and "The latest: " in said

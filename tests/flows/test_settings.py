@@ -121,7 +121,7 @@ def test_protocols_default_to_those_that_the_log_allows_or_to_the_given_split(tm
         ),
         ({"settings": {"split.scheme": "liang2018", "split.held_out_share": 0.2}}, "split.held_out_share = 0.2: is"),
         ({"dataset": "netflix", "settings": {"split.held_out_share": 0.2}}, "has split.scheme = liang2018"),
-        ({"settings": {"bpr_uniform.epoch": 3}}, "setting bpr_uniform.epoch: unknown"),
+        ({"models": ["popularity"], "settings": {"bpr_uniform.epoch": 3}}, "setting bpr_uniform.epoch: unknown"),
         ({"settings": {"publish.model": "slimm"}}, "setting publish.model = slimm"),
         ({"settings": {"publish.companion": "wmf"}}, "publish.companion = wmf: .*random_graph.* Name one of these"),
         ({"config": ["absent.toml"]}, "--config absent.toml: cannot be read"),
@@ -160,11 +160,6 @@ def test_a_data_sets_own_count_waits_for_its_scheme(tmp_path):
     assert resolve_backfill("netflix", home=tmp_path, settings=smaller).split.held_out_share == 0.2
 
 
-def test_settings_of_models_left_out_are_still_checked(tmp_path):
-    with pytest.raises(InputError, match="mrf_dense.nonsense"):
-        resolve_backfill("ml-1m", home=tmp_path, models=["popularity"], settings={"mrf_dense.nonsense": 1})
-
-
 def test_a_config_that_is_not_toml_is_reported(tmp_path):
     path = tmp_path / "broken.toml"
     path.write_text("threshold = 4\n")
@@ -173,12 +168,6 @@ def test_a_config_that_is_not_toml_is_reported(tmp_path):
     path.write_text("[mrf_dense\n")
     with pytest.raises(InputError, match="broken.toml: is not TOML"):
         resolve_backfill("ml-1m", home=tmp_path, config=[path])
-
-
-@pytest.mark.parametrize("name", sorted(MODELS))
-def test_every_setting_of_a_model_has_a_sentence(name):
-    for field_name, field in MODELS[name].Settings.model_fields.items():
-        assert field.description and field.description.endswith("."), field_name
 
 
 def test_settings_are_few():

@@ -8,11 +8,11 @@ import sys
 import time
 from pathlib import Path
 
-import duckdb
 import psutil
 import pytest
 
 from oneclass.flows import prefect_server
+from tests.flows.conftest import query_rows
 
 ROOT = Path(__file__).parents[2]
 STUCK = """
@@ -132,8 +132,7 @@ def test_a_run_signalled_with_its_whole_group_leaves_no_server_and_its_true_stat
         assert time.monotonic() - began < 15, at_work_in(process.pid)
         time.sleep(0.2)
     assert not at_work_in(process.pid)
-    with duckdb.connect(str(tmp_path / "home" / "demo" / "warehouse.duckdb"), read_only=True) as connection:
-        assert connection.execute("select state from operations.runs").fetchall() == [("cancelled",)]
+    assert query_rows(tmp_path / "home", "select state from operations.runs", "demo") == [("cancelled",)]
     page = (tmp_path / "home" / "index.html").read_text()
     assert "demo" in page and "cancelled" in page
 
@@ -170,21 +169,6 @@ def test_a_run_that_is_killed_leaves_no_server(prefect_home):
         (server,) = psutil.Process(process.pid).children()
         process.kill()
     assert not psutil.wait_procs([server], 15)[1]
-
-
-@pytest.mark.slow
-def test_a_run_says_at_once_that_its_server_is_starting_and_only_then(prefect_home, tmp_path):
-    environment = {**os.environ, "PREFECT_HOME": str(prefect_home)}
-    log = tmp_path / "log.csv"
-    log.write_text("user_id,item_id\n1,2\n")
-    command = [sys.executable, "-m", "flows.backfill", "--dataset", "mine", "--home", tmp_path, "--source", log]
-    environment.pop("PREFECT_API_URL", None)
-    options = {"cwd": ROOT, "env": environment, "capture_output": True, "text": True}
-    said = subprocess.run(command, check=False, **options).stderr.splitlines()
-    assert "flows.prefect_server - Prefect's server for this run alone is starting" in said[0]
-    environment["PREFECT_API_URL"] = "http://127.0.0.1:1/api"
-    said = subprocess.run(command, check=False, **options).stderr
-    assert said and "server for this run alone" not in said
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,17 @@
-"""From what a shop has to recommendations: rows of a real PostgreSQL, and the orders of a German Excel."""
+"""From rows of a real PostgreSQL to recommendations, and from a log whose name DuckDB could take for a pattern."""
 
 import json
+import shutil
 import sys
 from pathlib import Path
 
-import duckdb
+import polars as pl
 import pytest
 
 from oneclass.flows import commands
+from oneclass.tasks.stores.home import Home
+from tests.conftest import query_rows
+from tests.flows.conftest import ML
 
 SCRIPT = Path(__file__).parents[2] / "examples" / "publish_to_postgres.py"
 DECLARED = '''
@@ -37,7 +41,7 @@ def test_a_backfill_and_a_night_take_all_rows_of_a_database_and_give_it_their_li
     given = ["--dataset", "shop", "--home", str(tmp_path), "--models", "popularity,mrf_dense"]
     given += ["--set", "train.tune=off", "mrf_dense.l2=6", "publish.model=mrf_dense"]
     given += [f"publish.after={json.dumps([sys.executable, str(SCRIPT)])}"]
-    lists = []
+    lists, stored = [], Home(tmp_path, "shop")
     with dbapi.connect(postgres, autocommit=True) as database, database.cursor() as cursor:
         monkeypatch.setenv("SHOP_DATABASE_URL", postgres)
         monkeypatch.setenv("SHOP_LISTS", postgres)
@@ -49,10 +53,9 @@ def test_a_backfill_and_a_night_take_all_rows_of_a_database_and_give_it_their_li
             assert commands.main(command, given) == 0
             cursor.execute("select distinct customer, sku from orders order by 1, 2")
             bought = cursor.fetchall()
-            with duckdb.connect(str(tmp_path / "shop" / "warehouse.duckdb"), read_only=True) as connection:
-                read = connection.execute("select distinct user_id, item_id from raw.events order by 1, 2").fetchall()
-                counts = connection.execute("select count(*), count(distinct file_id) from raw.events").fetchone()
-                listed = connection.execute("select user_id, item_id from published.recommendations").fetchall()
+            read = query_rows(stored, "select distinct user_id, item_id from raw.events order by 1, 2")
+            [counts] = query_rows(stored, "select count(*), count(distinct file_id) from raw.events")
+            listed = query_rows(stored, "select user_id, item_id from published.recommendations")
             assert read == bought and counts == (12 * customers[1], 1 if command == "backfill" else 2)
             assert {user for user, _ in listed} == {user for user, _ in bought}
             assert not set(listed) & set(bought)
@@ -64,27 +67,34 @@ def test_a_backfill_and_a_night_take_all_rows_of_a_database_and_give_it_their_li
         assert sorted(cursor.fetchall()) == sorted(lists[0]) != sorted(lists[1])
 
 
+RUN = [*ML, "--models", "popularity", "--protocols", "strong_generalization", "--threads", "1"]
+RUN += ["--set", "publish.min_size_ratio=0", "publish.margin=1e9"]
+LISTS = "select user_id, item_id, rank, score from published.recommendations order by 1, 3"
+
+
 @pytest.mark.slow
-def test_the_orders_of_a_german_excel_need_two_commands_and_a_line_of_the_first(prefect_server, tmp_path, capsys):
-    orders = [
-        f"{day:02}.{1 + customer % 12:02}.2025 09:30;Müller {customer};Tasse {(customer * day * day) % 23};1,50"
-        for customer in range(1, 61)
-        for day in range(1, 13)
-    ]
-    text = "\r\n".join(["Bestelldatum;Kunde;Artikelnummer;Menge", *orders, ""])
-    (log := tmp_path / "bestellungen.csv").write_bytes(text.encode("windows-1252"))
-    given = ["--dataset", "laden", "--home", str(tmp_path / "home"), "--source", str(log)]
-    assert commands.main("inspect", given) == 0
-    stated = 'encoding = "windows-1252"'
-    assert stated in capsys.readouterr().out.splitlines()
-    (tmp_path / "home" / "datasets").mkdir(parents=True)
-    (tmp_path / "home" / "datasets" / "laden.toml").write_text(stated)
-    assert commands.main("backfill", [*given, "--models", "popularity,mrf_dense", "--set", "train.tune=off"]) == 0
-    with duckdb.connect(str(tmp_path / "home" / "laden" / "warehouse.duckdb"), read_only=True) as connection:
-        events = connection.execute(
-            "select strftime(occurred_at, '%d.%m.%Y %H:%M'), user_id, item_id, value from raw.events"
-        ).fetchall()
-        [(users,)] = connection.execute("select count(distinct user_id) from published.recommendations").fetchall()
-    read = [f"{when};{user};{item};{value:.2f}".replace(".5", ",5") for when, user, item, value in events]
-    assert sorted(read) == sorted(orders)
-    assert users == 60
+def test_nights_lists_and_a_rollback_touch_no_file_that_a_name_matches(prefect_server, ratings, tmp_path, capsys):
+    home, log = tmp_path / "a[1]*b", tmp_path / "r[1]*?.csv"
+    place = ["--home", str(home)]
+    shutil.copy(ratings, log)
+    (tmp_path / "r1zz.csv").write_text("userId,movieId,rating,timestamp\nother,1,5,1\n")
+    lists, stored = [], Home(home, "ml-latest-small")
+    for liked in ("4", "5"):
+        assert (
+            commands.main("backfill", [*RUN, *place, "--source", str(log), "--set", f"binarize.threshold={liked}"]) == 0
+        )
+        lists.append(query_rows(stored, LISTS))
+        matched = shutil.copytree(home, tmp_path / f"a1{liked}b", symlinks=True)
+        for file in matched.glob("*/publications/*/**/*.parquet"):
+            pl.read_parquet(file).clear().write_parquet(file)
+    assert lists[0] and lists[0] != lists[1] and not any(user == "other" for user, *_ in lists[0])
+    capsys.readouterr()
+    for expected in (lists[1], lists[0]):
+        user, items = expected[0][0], [item for user, item, *_ in expected if user == expected[0][0]]
+        assert commands.main("recommend", [*ML, *place, "--user", user, "--n", str(len(items)), "--json"]) == 0
+        assert [one["item_id"] for one in json.loads(capsys.readouterr().out)["items"]] == items
+        if expected is lists[1]:
+            assert commands.main("promote", [*ML, *place, "--rollback"]) == 0
+            capsys.readouterr()
+    assert query_rows(stored, LISTS) == lists[0]
+    assert pl.read_parquet(stored.published / "recommendations.parquet", glob=False).height == len(lists[0])

@@ -2,12 +2,16 @@
 
 import html
 import json
+import shutil
 import tomllib
 
 import duckdb
 import numpy as np
+import optuna
+import polars as pl
 import pytest
 
+import oneclass
 from oneclass.flows import commands
 from oneclass.flows.parameters import BackfillParameters
 from oneclass.flows.settings import resolve_settings
@@ -154,6 +158,18 @@ def test_a_wrong_argument_is_reported_before_anything_is_written(split_home, cap
     assert run_tune(ML[1], split_home, *arguments) == 2
     assert message in capsys.readouterr().err
     assert not (split_home / ML[1] / "tuning").exists()
+
+
+def test_the_library_searches_as_the_command_does(split_home, ratings, tmp_path):
+    home = shutil.copytree(split_home, tmp_path / "home", symlinks=True)
+    assert run_tune(ML[1], home, "--model", "mrf_dense", "--trials", 4) == 0
+    database = f"sqlite:///{home / ML[1] / 'tuning' / 'study.db'}"
+    [study] = optuna.get_all_study_summaries(storage=database)
+    trials = optuna.load_study(study_name=study.study_name, storage=database).trials
+    likes = pl.read_csv(ratings).filter(pl.col("rating") >= 4)
+    found = oneclass.tune(oneclass.MRFDense(), likes, protocol="strong_generalization", trials=4, threads=2).trials
+    assert found["value"].to_list() == [trial.value for trial in trials]
+    assert found["l2"].to_list() == [trial.user_attrs["settings"]["l2"] for trial in trials]
 
 
 def test_a_log_too_small_to_tune_on_is_reported(tmp_path, capsys, prefect_server):

@@ -8,8 +8,12 @@ import shutil
 import pytest
 
 from oneclass.models.registry import MODELS
+from oneclass.tasks.binarize.aggregate import LikeSelection
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
+from oneclass.tasks.datasets import Dataset
+from oneclass.tasks.datasets.columns import AttributeTable
+from oneclass.tasks.ingest.stage import ingest
 from oneclass.tasks.protocols import ALL_EDGES
 from oneclass.tasks.publish.plan import PublicationPlan, RecommendationSpec, specify_recommendations
 from oneclass.tasks.publish.settings import PublishSettings
@@ -44,15 +48,36 @@ def keep_publications():
         yield
 
 
+def ingest_with_items(home, folder, log, items, **kinds):
+    """Ingest a log of a data set whose items have a table, both CSV that is written to a folder."""
+    (folder / "log.csv").write_text(log)
+    (folder / "items.csv").write_text(items)
+    table = AttributeTable(file=str(folder / "items.csv"), **kinds)
+    ingest(home, Dataset(name=home.dataset, items=table), [folder / "log.csv"], "run")
+
+
+def split_likes(home, *protocols, likes=None, run_id="run", seed=1, plan=None, **settings):
+    """Binarize the log of a home and split it, by settings of the split and more of its plan; return the digests."""
+    likes = likes or BinarizeSettings()
+    binarize(home, likes, run_id)
+    made = SplitPlan(SplitSettings(**settings), protocols, seed, **{"likes": LikeSelection(likes)} | (plan or {}))
+    return split(home, run_id, made).digests
+
+
 @pytest.fixture(scope="session")
-def split_once(tmp_path_factory):
-    """(home, digest of the matrix of every edge): 60 users of two tastes."""
+def splits_once(tmp_path_factory):
+    """(home, digests of its splits): 60 users of two tastes."""
     home = home_in(tmp_path_factory.mktemp("split"))
     two_tastes(home)
-    binarize(home, BinarizeSettings(), "run")
-    digests = split(home, "run", SplitPlan(SplitSettings(held_out_share=0.2), ["leave_one_out"], seed=1)).digests
+    digests = split_likes(home, "strong_generalization", "leave_one_out", held_out_share=0.2)
     (home.root / "titles.csv").write_text(TITLES)
-    return home, digests[ALL_EDGES]
+    return home, digests
+
+
+@pytest.fixture(scope="session")
+def split_once(splits_once):
+    """The same home, and the digest of the matrix of every edge."""
+    return splits_once[0], splits_once[1][ALL_EDGES]
 
 
 def train_model(home, digest, model, settings=None, *, protocol=ALL_EDGES, run_id="run", seed=0, warm=False):
@@ -94,10 +119,10 @@ def publish_model(
 @pytest.fixture(scope="session")
 def by_model(split_once, tmp_path_factory):
     """A home that has published each model, and what answers for each; for tests that only read."""
-    home, digest = split_once
-    shops = {}
+    home, shops = home_in(tmp_path_factory.mktemp("published")), {}
+    shutil.copytree(split_once[0].root, home.root)
     for model in SETTINGS:
-        publish_model(home, digest, model, f"of-{model}")
+        publish_model(home, split_once[1], model, f"of-{model}")
         shops[model] = load(home.root, "small")
     return home, shops
 
@@ -120,6 +145,12 @@ def reported(tmp_path_factory):
     home = fill_home(tmp_path_factory.mktemp("report"))
     report(home, RUN)
     return home
+
+
+@pytest.fixture(scope="session")
+def page(reported):
+    """The page of that report."""
+    return (reported.report / "index.html").read_text()
 
 
 def md5_number(text):

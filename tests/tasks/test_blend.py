@@ -14,14 +14,10 @@ from oneclass.models.evaluation.metrics import Comparison
 from oneclass.models.registry import MODELS
 from oneclass.models.settings import ModelSettings
 from oneclass.tasks import blend as stage
-from oneclass.tasks.binarize.settings import BinarizeSettings
-from oneclass.tasks.binarize.stage import binarize
 from oneclass.tasks.blend import choose_components, is_worth_blending
-from oneclass.tasks.split.settings import SplitSettings
-from oneclass.tasks.split.stage import SplitPlan, split
 from oneclass.tasks.stores import matrices, warehouse
 from tests.conftest import home_in, log_into
-from tests.tasks.conftest import train_model
+from tests.tasks.conftest import split_likes, train_model
 
 PROTOCOL = "strong_generalization"
 DAY = date(2026, 3, 1)
@@ -88,9 +84,7 @@ def split_once(tmp_path_factory):
         events += [(f"u{user:03}", f"i{item:02}", 1) for item in items]
     log_into(home, events[: len(events) * 4 // 5])
     log_into(home, events[len(events) * 4 // 5 :], file_id=2)
-    binarize(home, BinarizeSettings(), "run")
-    digests = split(home, "run", SplitPlan(SplitSettings(held_out_share=0.2), [PROTOCOL], seed=1)).digests
-    return home, digests[PROTOCOL]
+    return home, split_likes(home, PROTOCOL, held_out_share=0.2)[PROTOCOL]
 
 
 @pytest.fixture
@@ -167,7 +161,7 @@ def test_a_blend_needs_a_gain_of_more_than_its_error(gain, gain_in_s, worth):
 
 
 def test_on_a_given_split_it_is_weighed_on_edges_cut_from_the_training_part(home, digest):
-    digest = split(home, "run", SplitPlan(SplitSettings(), ["given"], seed=1, given_files=([1], [2]))).digests["given"]
+    digest = split_likes(home, "given", plan={"given_files": ([1], [2])})["given"]
     of = two_halves(home, digest)
     whole, Half.fits[:] = matrices.load_split(home, digest).train, []
     found, row = fit_blend(home, digest, **of, protocol="given")

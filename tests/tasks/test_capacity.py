@@ -7,14 +7,12 @@ import pytest
 from oneclass.models.memory_estimates import LogSize
 from oneclass.models.registry import MODELS
 from oneclass.tasks import capacity
-from oneclass.tasks.binarize.settings import BinarizeSettings
-from oneclass.tasks.binarize.stage import binarize
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.protocols import ALL_EDGES
 from oneclass.tasks.stores import matrices, runs, warehouse
 from tests.conftest import two_tastes
-from tests.short_memory import inflate_cost
+from tests.processes import inflate_cost
 from tests.tasks.test_new_items import describe_items, split_all
 
 DEFAULTS = {name: MODELS[name].Settings() for name in Dataset(name="any").default_models}
@@ -62,7 +60,6 @@ def test_a_named_model_is_refused_with_what_to_change():
 def shop(home, tmp_path):
     """60 users of two tastes, and 400 items of which only the table of attributes tells."""
     two_tastes(home)
-    binarize(home, BinarizeSettings(), "run")
     describe_items(home, tmp_path, [(f"n{item}", str(item % 2), item) for item in range(400)])
     return home, split_all(home)
 

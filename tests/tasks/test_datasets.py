@@ -28,12 +28,14 @@ def test_every_built_in_data_set_loads(tmp_path):
 
 
 def test_a_person_adds_a_data_set_by_adding_a_file(tmp_path):
-    write_own_dataset(tmp_path, "songs", 'title = "Songs"\ncolumns.user = ["listener"]\n[models.mrf_dense]\nl2 = 3.0\n')
+    text = 'title = "Songs"\ncolumns.user = ["listener"]\n[models.mrf_dense]\nl2 = 3.0\n'
+    write_own_dataset(tmp_path, "songs", f"{text}[events]\nview = 1\n[binarize]\nhalf_life_days = 30\n")
     dataset = datasets.load_dataset("songs", tmp_path)
     assert "songs" in datasets.list_datasets(tmp_path)
     assert dataset.columns.user == ("listener",)
     assert dataset.columns.item == Dataset(name="x", title="x").columns.item
     assert dataset.models == {"mrf_dense": {"l2": 3.0}}
+    assert dataset.binarize_settings == {"event_weights": {"view": 1.0}, "half_life_days": 30}
     write_own_dataset(tmp_path, "ml-1m", 'title = "Mine"\n')  # in place of the built-in one
     assert datasets.load_dataset("ml-1m", tmp_path).title == "Mine"
     assert datasets.list_datasets(tmp_path).count("ml-1m") == 1
@@ -92,6 +94,14 @@ def test_of_two_names_that_differ_by_case_the_second_is_refused(tmp_path):
         ('timezone = "Nowhere/At_all"\n', "timezone: Value error, 'Nowhere/At_all' is no time zone"),
         ('title = "x"\nname = "other"\n', "name the file other.toml"),
         ('title = "x"\nname = "My Data"\n', "name the file My Data.toml or correct `name`"),
+        ("[events]\nview = 1\nhalf_life_days = 30\n", "it belongs under [binarize]"),
+        ('columns.event = "what"\n', "state what each kind adds under"),
+        ('layout = "adjacency"\nevents.view = 1\n', "needs a column with the kind"),
+        ('events.view = "much"\n', "events.view"),
+        ('rules.not_event = ["gift"]\nevents.order = 1\n', "rules.not_event: 'gift' is no kind of event; known: order"),
+        ("[placements.home]\nn = 0\n", "placements.home.n: Input should be greater than or equal to 1"),
+        ('rules.baned = ["x"]\n', "unknown key rules.baned. Did you mean banned?"),
+        ('[[rules.boosts]]\nwhen = "a"\nby = 1\nwhan = "b"\n', "unknown key rules.boosts.0.whan. Did you mean when?"),
     ],
 )
 def test_a_malformed_file_is_named_with_its_key(tmp_path, text, said):

@@ -1,4 +1,8 @@
-"""The diagnose stage on small curated tables."""
+"""The diagnose stage on small curated tables, and what published lists found, against a loop over users."""
+
+import json
+import math
+from datetime import datetime, timedelta
 
 import numpy as np
 import pyarrow as pa
@@ -10,8 +14,9 @@ from oneclass.models.generator.hidden_graph import draw_graph
 from oneclass.models.negatives.sampling import degree_histogram, histogram_power
 from oneclass.models.numerics.adjacency import copy_pattern
 from oneclass.models.random_graph.inference import GraphSampler
-from oneclass.tasks.diagnose import diagnose, rewrite_diagnostics, store_hidden_graph_ratios
+from oneclass.tasks.diagnose import diagnose, record_list_hits, rewrite_diagnostics, store_hidden_graph_ratios
 from oneclass.tasks.stores import warehouse
+from oneclass.tasks.stores.home import Home
 from tests.conftest import query_rows, write_tables
 
 
@@ -81,3 +86,93 @@ def test_degenerate_graphs(home, edges):
     query = "select r, count(*), sum(positives) from diagnostics.hidden_graph_ratios group by r order by r"
     sampled = query_rows(home, query)
     assert sampled == [(r, items, len(edges)) for r in (0.5, 1)] * bool(edges)
+
+
+MADE = datetime(2026, 11, 20, 3)
+K, ITEMS, USERS = 4, 12, 25
+COLUMNS = (
+    "run_id, length, users, likes, hits, recall, recall_error, ndcg, ndcg_error, popularity_recall, popularity_ndcg"
+)
+
+
+def draw_edges(seed: int, *, seen: bool) -> tuple[list[tuple], dict[int, list[int]]]:
+    """Edges as (user, item, is new, is taken later), of some users none of them new, and the lists of all but three."""
+    random = np.random.default_rng(seed)
+    edges, lists = [], {}
+    for user in range(USERS):
+        liked = random.permutation(ITEMS)[: random.integers(2, 8)].tolist()
+        fresh = int(random.integers(0, 3))
+        edges += [(user, item, at < fresh, at < fresh or random.random() < 0.2) for at, item in enumerate(liked)]
+        known = liked[fresh:]
+        if user > 2:
+            lists[user] = random.permutation([item for item in range(ITEMS) if seen or item not in known])[:K].tolist()
+    return edges, lists
+
+
+def count_hits_naively(edges: list[tuple], lists: dict[int, list[int]], *, seen: bool) -> tuple:
+    likes = [sum(item == liked and not fresh for _, liked, fresh, _ in edges) for item in range(ITEMS)]
+    figures, targets, hits = [], 0, 0
+    for user, shown in lists.items():
+        new = {item for one, item, fresh, taken in edges if one == user and (taken if seen else fresh)}
+        known = {item for one, item, fresh, _ in edges if one == user and not fresh and not seen}
+        popular = [
+            item for item in sorted(range(ITEMS), key=lambda n: (-likes[n], n)) if likes[item] and item not in known
+        ]
+        if new:
+            most = min(K, len(new))
+            ideal = sum(1 / math.log2(place + 2) for place in range(most))
+            row = []
+            for listed in (shown, popular[:K]):
+                row += [len(new & set(listed)) / most]
+                row += [sum(1 / math.log2(place + 2) for place, item in enumerate(listed) if item in new) / ideal]
+            figures.append(row)
+            targets, hits = targets + len(new), hits + len(new & set(shown))
+    values = np.array(figures)
+    means, errors = values.mean(axis=0), values.std(axis=0) / np.sqrt(len(values))
+    return (K, len(values), targets, hits, means[0], errors[0], means[1], errors[1], means[2], means[3])
+
+
+def fill_warehouse(home: Home, edges: list[tuple], lists: dict[int, list[int]], *, until: bool, seen: bool) -> None:
+    """A warehouse in which `made` published the lists and `tonight` runs; new are later days, or the second log's."""
+    settings = json.dumps({"seen_items": "include" if seen else "exclude"} | ({"until": "2026-11-19"} if until else {}))
+    days = {"earlier": -1, "made": 0, "tonight": 1}
+    rows = {
+        "operations.log_files (file_id, path, sha256, bytes, events, rejects, ingested_at)": [
+            (1, "1.csv", "1", 1, 1, 0, MADE + timedelta(minutes=1)),  # by `made`
+            (2, "2.csv", "2", 1, 1, 0, MADE + timedelta(hours=9)),
+        ],
+        "operations.runs (run_id, flow, dataset, started_at, state, settings, code_version)": [
+            (run, "nightly", "small", MADE + timedelta(days=day), "completed", settings, "1")
+            for run, day in days.items()
+        ],
+        "operations.promotions (run_id, decided_at, challenger, margin, promoted, reason)": [
+            (run, MADE + timedelta(minutes=5), "wmf/score", 1, run != "tonight", "") for run in days
+        ],
+        "indexed.users (user_index, user_id)": [(number, f"u{number}") for number in range(USERS)],
+        "indexed.items (item_index, item_id)": [(number, f"i{number}") for number in range(ITEMS)],
+        "published.recommendations (user_id, item_id, rank, score)": [
+            (f"u{user}", f"i{item}", rank, 0) for user, shown in lists.items() for rank, item in enumerate(shown, 1)
+        ],
+        "indexed.interactions": (interactions := []),
+        "raw.events": (events := []),
+    }
+    for user, item, fresh, taken in edges:
+        last = MADE.replace(hour=0) + timedelta(days=0 if taken else -1)
+        first = MADE - timedelta(days=900) if not until else last if fresh else last - timedelta(days=9)
+        interactions.append((user, item, 1, first, last, 1 if until else 1 + fresh, 1, None))
+        events.append((f"u{user}", f"i{item}", 1, last, 1 if until else 1 + taken, 1, None))
+    with warehouse.open_warehouse(home) as connection:
+        for table, of_table in rows.items():
+            connection.executemany(f"insert into {table} values ({', '.join('?' * len(of_table[0]))})", of_table)
+
+
+@pytest.mark.parametrize("seen", [False, True], ids=["new items alone", "seen items too"])
+@pytest.mark.parametrize("until", [False, True], ids=["logs that came later", "events of later days"])
+def test_hits_are_those_of_likes_that_came_after_the_lists(home, until, seen):
+    edges, lists = draw_edges(seed=3 + until, seen=seen)
+    fill_warehouse(home, edges, lists, until=until, seen=seen)
+    with warehouse.open_warehouse(home) as connection:
+        for _ in range(2):  # the second record replaces the first
+            record_list_hits(connection, "tonight")
+        [(run, *found)] = connection.execute(f"select {COLUMNS} from diagnostics.list_hits").fetchall()
+    assert run == "made" and found == pytest.approx(count_hits_naively(edges, lists, seen=seen)) and found[3] > 0

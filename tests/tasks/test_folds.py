@@ -10,8 +10,6 @@ from scipy.sparse import csr_matrix
 
 from oneclass.models.blend import BlendSettings
 from oneclass.models.registry import MODELS
-from oneclass.tasks.binarize.settings import BinarizeSettings
-from oneclass.tasks.binarize.stage import binarize
 from oneclass.tasks.evaluate.ranking import rank_part_targets
 from oneclass.tasks.evaluate.stage import Evaluated, evaluate
 from oneclass.tasks.protocols import choose_publish_protocol, list_splits
@@ -19,14 +17,13 @@ from oneclass.tasks.publish import promotion
 from oneclass.tasks.publish.choice import ChosenModel, choose_model
 from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.split.settings import SplitSettings
-from oneclass.tasks.split.stage import SplitPlan, split
 from oneclass.tasks.stores import fits, matrices
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.tuning.search import Search, suggest_trial
 from oneclass.tasks.tuning.trial import run_trial
 from tests.conftest import FOLD_BOUND, home_in, log_into, query_rows, set_fold_bound
 from tests.models.evaluation.test_metrics import compute_naively
-from tests.tasks.conftest import md5_number, train_model
+from tests.tasks.conftest import md5_number, split_likes, train_model
 
 SEED = 3
 PROTOCOL = "strong_generalization"
@@ -46,7 +43,6 @@ def logged(tmp_path_factory):
         likes[f"u{user}"] = {f"i{item}" for item in popular} | {f"rare{user // 2}"}
     home = home_in(tmp_path_factory.mktemp("logged"))
     log_into(home, [(user, item, 1) for user, items in likes.items() for item in sorted(items)])
-    binarize(home, BinarizeSettings(), "run")
     return home, likes
 
 
@@ -85,7 +81,7 @@ def evaluated(home, evaluated_once):
 
 
 def split_log(home, **settings):
-    return split(home, "run", SplitPlan(SplitSettings(**settings), [PROTOCOL], seed=SEED)).digests
+    return split_likes(home, PROTOCOL, seed=SEED, **settings)
 
 
 def fit_all(home, digests):

@@ -9,17 +9,14 @@ from datetime import datetime, timedelta
 import numpy as np
 import pytest
 
-from oneclass.tasks.binarize.settings import BinarizeSettings
-from oneclass.tasks.binarize.stage import binarize
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.ingest.stage import ingest
 from oneclass.tasks.protocols import NEXT_EVENTS_VALIDATION, choose_publish_protocol
-from oneclass.tasks.split.settings import SplitSettings
-from oneclass.tasks.split.stage import SplitPlan, split
 from oneclass.tasks.stores import matrices
 from oneclass.tasks.tuning.validation import load_validation
 from tests.conftest import load_entries, query_rows
+from tests.tasks.conftest import split_likes
 
 LISTS = Dataset(name="lists", title="lists", layout="adjacency")
 SHUFFLED, SORTED, DRIFTING = "shuffled", "sorted", "drifting"
@@ -51,9 +48,7 @@ def split_lines(home, folder, train, validation_="auto", seed=1, more=()):
     for file, lines in zip(files, ([*train.items(), *more], test), strict=True):
         file.write_text("".join(" ".join(map(str, [user, *items])) + "\n" for user, items in lines))
     ids = [[one.file_id] for one in ingest(home, LISTS, files, uuid.uuid4().hex)]
-    binarize(home, BinarizeSettings(), "run")
-    settings = SplitSettings(validation=validation_)
-    return split(home, "run", SplitPlan(settings, ["given"], seed=seed, given_files=ids)).digests["given"]
+    return split_likes(home, "given", seed=seed, plan={"given_files": ids}, validation=validation_)["given"]
 
 
 def items_by_user(home, matrix, users):
@@ -105,17 +100,13 @@ def test_auto_finds_a_drift_along_lines_and_none_where_they_are_shuffled_or_sort
 def test_without_places_and_times_line_end_is_refused_and_auto_draws(home, log_events, caplog):
     log_events([(f"u{user}", f"i{item}", 1) for user in range(60) for item in range(user % 9 + 2)])
     log_events([(f"u{user}", "i50", 1) for user in range(60)], file_id=2)
-    binarize(home, BinarizeSettings(), "run")
-
-    def split_given(validation):
-        plan = SplitPlan(SplitSettings(validation=validation), ["given"], seed=1, given_files=([1], [2]))
-        return matrices.load_split(home, split(home, "run", plan).digests["given"])
-
-    assert split_given("auto").latest_mask is None
+    given = {"given_files": ([1], [2])}
+    digest = split_likes(home, "given", plan=given, validation="auto")["given"]
+    assert matrices.load_split(home, digest).latest_mask is None
     assert "drawn at random, for the training file has neither places" in caplog.text
     message = "split.validation = latest: the training file has neither places in its lines"
     with pytest.raises(InputError, match=message):
-        split_given("latest")
+        split_likes(home, "given", plan=given, validation="latest")
 
 
 def test_logs_with_times_are_ordered_by_them(home, log_events):
@@ -126,9 +117,7 @@ def test_logs_with_times_are_ordered_by_them(home, log_events):
     }
     log_events([(user, item, 1, at) for user, times in own.items() for item, at in enumerate(times)])
     log_events([(user, 50, 1, day) for user in own], file_id=2)
-    binarize(home, BinarizeSettings(), "run")
-    settings = SplitSettings(validation="latest")
-    digest = split(home, "run", SplitPlan(settings, ["given"], seed=1, given_files=([1], [2]))).digests["given"]
+    digest = split_likes(home, "given", plan={"given_files": ([1], [2])}, validation="latest")["given"]
     found = load_validation(home, "given", digest, 1)
     latest = {
         user: {item for item, at in enumerate(times) if at >= day + timedelta(hours=8)} for user, times in own.items()
@@ -144,10 +133,9 @@ def draw_days(users, seed=1):
         yield int(generator.integers(users)), int(generator.integers(80)), 1, at
 
 
-def of_next_events(home, validation_="auto", optional=(), seed=1, **settings):
-    binarize(home, BinarizeSettings(), "run")
-    chosen = {"protocols": ["next_events"], "optional": optional, "seen": "exclude"}
-    return split(home, "run", SplitPlan(SplitSettings(validation=validation_, **settings), seed=seed, **chosen)).digests
+def of_next_events(home, validation_="auto", optional=(), seed=1):
+    chosen = {"optional": optional, "seen": "exclude"}
+    return split_likes(home, "next_events", seed=seed, plan=chosen, validation=validation_)
 
 
 def test_next_events_of_many_users_evaluates_those_drawn_by_the_seed(home, log_events, monkeypatch):

@@ -8,8 +8,6 @@ import pytest
 
 from oneclass.models.attributes.encoder import FeatureEncoder
 from oneclass.models.registry import MODELS
-from oneclass.tasks.binarize.settings import BinarizeSettings
-from oneclass.tasks.binarize.stage import binarize
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.datasets.columns import AttributeTable
 from oneclass.tasks.ingest.attributes import store_attributes
@@ -17,11 +15,9 @@ from oneclass.tasks.protocols import ALL_EDGES
 from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.recommend import load
 from oneclass.tasks.rules.settings import NO_RULES
-from oneclass.tasks.split.settings import SplitSettings
-from oneclass.tasks.split.stage import SplitPlan, split
 from oneclass.tasks.stores import matrices, warehouse
 from tests.conftest import home_in, query_rows, two_tastes
-from tests.tasks.conftest import publish_fit, train_model
+from tests.tasks.conftest import publish_fit, split_likes, train_model
 
 KINDS = {"taste": "category", "price": "number"}
 
@@ -34,16 +30,15 @@ def describe_items(home, tmp_path, rows):
         store_attributes(connection, "run", Dataset(name="small", items=items))
 
 
-def split_all(home, protocols=("leave_one_out",)):
-    settings = SplitSettings(held_out_share=0.2, min_validation_users=0)
-    return split(home, "run", SplitPlan(settings, list(protocols), seed=1)).digests
+def split_all(home):
+    return split_likes(home, "leave_one_out", held_out_share=0.2)
 
 
 @pytest.fixture(scope="module")
 def binarized(tmp_path_factory):
     home = home_in(tmp_path_factory.mktemp("binarized"))
     two_tastes(home)
-    binarize(home, BinarizeSettings(), "run")
+    split_all(home)
     return home
 
 

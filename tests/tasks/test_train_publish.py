@@ -19,38 +19,26 @@ from oneclass.tasks.protocols import ALL_EDGES
 from oneclass.tasks.publish import recommend_all
 from oneclass.tasks.publish.choice import ChosenModel, choose_model
 from oneclass.tasks.publish.settings import PublishSettings
-from oneclass.tasks.split.settings import SplitSettings
-from oneclass.tasks.split.stage import SplitPlan, split
 from oneclass.tasks.stores import fits, matrices, warehouse
-from tests.conftest import home_in, query_rows, two_tastes
+from tests.conftest import home_in, query_rows
 from tests.tasks.conftest import publish_fit, train_model
 
 PROTOCOL = "leave_one_out"
 
 
 @pytest.fixture(scope="module")
-def split_once(tmp_path_factory):
-    """(home, digests): two groups of users with tastes of their own, binarized and split."""
-    home = home_in(tmp_path_factory.mktemp("split"))
-    two_tastes(home)
-    binarize(home, BinarizeSettings(), "run")
-    plan = SplitPlan(SplitSettings(held_out_share=0.2), ["strong_generalization", "leave_one_out"], seed=1)
-    return home, split(home, "run", plan).digests
-
-
-@pytest.fixture(scope="module")
-def published_once(split_once, tmp_path_factory):
+def published_once(splits_once, tmp_path_factory):
     """(home, what `choose_and_publish` returned, digests) after one run that published."""
-    home, digests = home_in(tmp_path_factory.mktemp("published")), split_once[1]
-    shutil.copytree(split_once[0].root, home.root)
+    home, digests = home_in(tmp_path_factory.mktemp("published")), splits_once[1]
+    shutil.copytree(splits_once[0].root, home.root)
     return home, choose_and_publish(home, digests, top_n=5), digests
 
 
 @pytest.fixture
-def digests(home, split_once):
+def digests(home, splits_once):
     """The test's own copy of the split."""
-    shutil.copytree(split_once[0].root, home.root)
-    return split_once[1]
+    shutil.copytree(splits_once[0].root, home.root)
+    return splits_once[1]
 
 
 @pytest.fixture
@@ -115,19 +103,6 @@ def test_without_validation_users_popularity_is_published_and_said(home, digests
     models = ["mrf_dense", "popularity"]
     assert choose_model(home, "no run", PublishSettings(), models, None) == ChosenModel("popularity", "score")
     assert "publish.model" in caplog.text
-
-
-def test_recommendations_are_ranked_in_original_ids_and_unseen(published_once):
-    home, (_, result), _ = published_once
-    found = query_rows(home, "select * from published.recommendations order by user_id, rank")
-    seen = set(query_rows(home, "select user_id, item_id from curated.interactions"))
-    assert result.recommendations == len(found) == 60 * 5
-    assert not {(user, item) for user, item, *_ in found} & seen
-    assert [rank for _, _, rank, *_ in found] == [1, 2, 3, 4, 5] * 60
-    own_group = [int(item[1:]) // 20 == int(user[1:]) % 2 for user, item, rank, *_ in found if rank == 1]
-    assert np.mean(own_group) > 0.9  # the groups' tastes were found, so indices were mapped back to ids rightly
-    assert all(row[4:7] == (None, None, False) for row in found)  # no like, and no item is new
-    assert all((user, reason) in seen for user, *_, because, _, _ in found for reason in because)
 
 
 def test_a_failed_publish_leaves_what_was_published(home, after_publishing, monkeypatch):

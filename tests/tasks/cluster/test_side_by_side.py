@@ -15,18 +15,15 @@ from oneclass.models.memory_estimates import FitCost
 from oneclass.models.numerics.threads import kernel_threads
 from oneclass.models.registry import MODELS
 from oneclass.tasks.binarize.settings import BinarizeSettings
-from oneclass.tasks.binarize.stage import binarize
 from oneclass.tasks.cluster import LOCAL, imap
 from oneclass.tasks.datasets import load_dataset
 from oneclass.tasks.demo import DemoSettings, make_demo
 from oneclass.tasks.evaluate import evaluate, jobs
 from oneclass.tasks.evaluate.tables import LEAVE_ONE_OUT_TABLES, PROTOCOL_TABLES
 from oneclass.tasks.ingest.stage import ingest
-from oneclass.tasks.split.settings import SplitSettings
-from oneclass.tasks.split.stage import SplitPlan, split
 from oneclass.tasks.stores.home import Home, Limits
 from tests.conftest import execute_statement, query_rows
-from tests.tasks.conftest import train_model
+from tests.tasks.conftest import split_likes, train_model
 
 run = contextvars.ContextVar("run", default="none")
 
@@ -138,9 +135,8 @@ def test_the_tables_do_not_depend_on_the_cut_nor_on_the_order_of_the_calls(tmp_p
     home = Home(tmp_path, "demo", Limits(threads=2, memory=1 << 30))
     logs = make_demo(home, DemoSettings(users=300, items=200, likes=9_000), 3)
     ingest(home, load_dataset("demo", home.root), logs, "run")
-    binarize(home, BinarizeSettings(threshold=4, explicit_negatives=True), "run")
     protocols = ["strong_generalization", "leave_one_out"]
-    digests = split(home, "run", SplitPlan(SplitSettings(), protocols, seed=0)).digests
+    digests = split_likes(home, *protocols, likes=BinarizeSettings(threshold=4, explicit_negatives=True), seed=0)
     judged = {}
     for protocol in protocols:
         fits = (train_model(home, digests[protocol], name, MODELS[name].Settings(**of)) for name, of in SHORT.items())

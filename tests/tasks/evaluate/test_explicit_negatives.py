@@ -9,18 +9,15 @@ from oneclass.models.evaluation.calibration import calibration_error, evaluate_p
 from oneclass.models.generator.density_ratio import GroundTruth
 from oneclass.models.random_graph.model import RandomGraph, RandomGraphSettings
 from oneclass.tasks.binarize.settings import BinarizeSettings
-from oneclass.tasks.binarize.stage import binarize
 from oneclass.tasks.datasets import load_dataset
 from oneclass.tasks.demo import DemoSettings, make_demo
 from oneclass.tasks.evaluate import calibration
 from oneclass.tasks.ingest.stage import ingest
-from oneclass.tasks.split.settings import SplitSettings
-from oneclass.tasks.split.stage import SplitPlan
-from oneclass.tasks.split.stage import split as split_stage
 from oneclass.tasks.stores import matrices
 from oneclass.tasks.stores.home import Home, Limits
 from oneclass.tasks.stores.matrices import Part, SplitMatrices
 from tests.conftest import load_ids
+from tests.tasks.conftest import split_likes
 
 USERS, ITEMS = 40, 30
 
@@ -96,9 +93,8 @@ def prepare_split(home, threshold):
     logs = make_demo(home, DEMO, 3)
     dataset = load_dataset("demo", home.root)
     ingest(home, dataset, logs, "run")
-    binarize(home, BinarizeSettings(threshold=threshold), "run")
-    made = split_stage(home, "run", SplitPlan(SplitSettings(), ["leave_one_out"], seed=0))
-    return matrices.load_split(home, made.digests["leave_one_out"])
+    digests = split_likes(home, "leave_one_out", likes=BinarizeSettings(threshold=threshold))
+    return matrices.load_split(home, digests["leave_one_out"])
 
 
 @pytest.fixture(scope="module")

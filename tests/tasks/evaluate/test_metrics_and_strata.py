@@ -4,6 +4,7 @@ import importlib
 import shutil
 import sys
 from collections import Counter
+from datetime import datetime, timedelta
 
 import numpy as np
 import polars as pl
@@ -12,18 +13,15 @@ import pytest
 import oneclass
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
-from oneclass.tasks.datasets import Dataset
-from oneclass.tasks.datasets.columns import AttributeTable
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.evaluate import evaluate
 from oneclass.tasks.evaluate.strata import METRICS
-from oneclass.tasks.ingest.stage import ingest
 from oneclass.tasks.metric_registry import choose_metrics
 from oneclass.tasks.protocols import list_splits
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import SplitPlan, split
 from tests.conftest import home_in, query_rows
-from tests.tasks.conftest import train_model
+from tests.tasks.conftest import ingest_with_items, train_model
 
 USERS, ITEMS = 150, 70
 ESTIMATORS = {"popularity": oneclass.Popularity(), "mrf_dense": oneclass.MRFDense(l2=5.0)}
@@ -64,14 +62,18 @@ def draw_likes():
     ]
 
 
+def draw_log():
+    """The same likes with times, in another order than the log's."""
+    rows = [(*like, datetime(2026, 1, 1) + timedelta(hours=at * 7 % 1000)) for at, like in enumerate(draw_likes())]
+    return pl.DataFrame(rows, ["user_id", "item_id", "time"], orient="row")
+
+
 @pytest.fixture(scope="module")
 def shop_once(tmp_path_factory):
     """The folder of a log, with a home: its likes, the attributes of items, and a fit on leave_one_out."""
     folder = tmp_path_factory.mktemp("shop")
-    (folder / "log.csv").write_text("user_id,item_id\n" + "".join(f"{u},{i}\n" for u, i in draw_likes()))
-    pl.DataFrame(BY_ITEM).write_csv(folder / "items.csv")
-    home, items = home_in(folder), AttributeTable(file=str(folder / "items.csv"), category=("genre",))
-    ingest(home, Dataset(name=home.dataset, items=items), [folder / "log.csv"], "run")
+    home, items = home_in(folder), pl.DataFrame(BY_ITEM)
+    ingest_with_items(home, folder, draw_log().write_csv(), items.write_csv(), category=("genre",))
     binarize(home, BinarizeSettings(), "run")
     fit_splits(home, "leave_one_out", "run")
     return folder
@@ -117,14 +119,15 @@ def load_rows(home, where, columns, table="metrics"):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("protocol", "folds"), [("strong_generalization", 2), ("leave_one_out", None), ("cold_items", None)]
+    ("protocol", "folds"),
+    [("strong_generalization", 2), ("leave_one_out", None), ("next_events", None), ("cold_items", None)],
 )
 def test_a_run_and_the_library_have_the_same_digits(shop, field_metrics, protocol, folds):
     home, _ = shop
     own = ["field_metrics:first_place", "field_metrics:early_place", "field_metrics:lengths", "precision@7", "MRR"]
     settings = {"min_validation_users": 1 << 40} if folds else {}
     run_stages(home, protocol, settings=settings, models=list(ESTIMATORS), metrics=[*own, "recall@20"])
-    table = oneclass.Interactions(draw_likes(), items=pl.DataFrame(BY_ITEM))
+    table = oneclass.Interactions(draw_log(), items=pl.DataFrame(BY_ITEM))
     module = importlib.import_module("field_metrics")
     given = [module.first_place, module.early_place, module.lengths, "precision@7", "MRR"]
     found = oneclass.evaluate(ESTIMATORS, table, protocol=protocol, metrics=given, folds=folds, threads=2)

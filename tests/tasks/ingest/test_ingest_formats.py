@@ -5,6 +5,7 @@ import gzip
 import polars as pl
 import pytest
 
+from benchmarks import fuzz_readers
 from oneclass.data_contracts import ContractBroken
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.ingest import files, load
@@ -99,14 +100,7 @@ def test_replace_reads_unchanged_logs_again_by_other_kinds_and_bounds(home, tmp_
         assert query_rows(home, "select value from raw.events order by line_number") == [(value,) for value in kept]
 
 
-def test_kinds_of_events_are_declared_with_weights():
-    dataset = Dataset(name="own", events={"view": 1}, binarize={"half_life_days": 30})
-    assert dataset.binarize_settings == {"event_weights": {"view": 1.0}, "half_life_days": 30}
-    with pytest.raises(ValueError, match=r"it belongs under \[binarize\]"):
-        Dataset(name="own", events={"view": 1, "half_life_days": 30})
-    with pytest.raises(ValueError, match="state what each kind adds under"):
-        Dataset(name="own", columns={"event": "what"})
-    with pytest.raises(ValueError, match="needs a column with the kind"):
-        Dataset(name="own", layout="adjacency", events={"view": 1})
-    with pytest.raises(ValueError, match=r"events\.view"):
-        Dataset(name="own", events={"view": "much"})
+def test_no_hostile_log_is_misread(tmp_path):
+    counts, findings = fuzz_readers.fuzz_readers(tmp_path, seed=0, rounds=1, batch=10)
+    assert [f"{one.seed}: {one.difference}" for one in findings] == []
+    assert sum(counts.values()) == 50 and {name for name, _ in counts} == set(fuzz_readers.FORMATS)

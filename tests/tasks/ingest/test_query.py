@@ -18,7 +18,7 @@ from oneclass.tasks.ingest.stage import ingest
 from oneclass.tasks.stores.home import Home
 from tests import postgres_server
 from tests.conftest import LIMITS, query_rows
-from tests.killed_process import ends_before_change
+from tests.processes import ends_before_change
 
 ORDERS = "select customer as user_id, sku as item_id, ordered_at as occurred_at from 'orders.csv'"
 NEW_ORDERS = f"{ORDERS} where ordered_at >= {{since}}::timestamp - interval 1 day"

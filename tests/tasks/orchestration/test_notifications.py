@@ -1,6 +1,7 @@
 """Notifications of a run's end, by a real command and a real webhook; the tasks of stages, and keys of artifacts."""
 
 import json
+import logging
 import re
 import sys
 import time
@@ -11,9 +12,11 @@ from prefect.states import Failed
 
 from oneclass.data_contracts import ContractBroken
 from oneclass.tasks.errors import InputError, OneclassError
-from oneclass.tasks.orchestration import notifications
+from oneclass.tasks.orchestration import notifications, progress
 from oneclass.tasks.orchestration.artifacts import artifact_key
 from oneclass.tasks.orchestration.notifications import NotifySettings, send_notifications
+from oneclass.tasks.orchestration.progress import format_duration, iterate_with_progress, report_progress
+from oneclass.tasks.run_summary import MAX_LINES, RunDescription, describe_failure
 from oneclass.tasks.settings import validate_settings
 from oneclass.tasks.train import train_task
 
@@ -130,3 +133,52 @@ def test_names_that_differ_by_case_or_marks_have_keys_of_their_own():
     keys = [artifact_key(name, "summary") for name in NAMES]
     assert len({*keys}) == len(NAMES)
     assert all(re.fullmatch("[a-z0-9]+(-[a-z0-9]+)*", key) for key in keys)
+
+
+def test_a_line_a_step_and_the_time_that_is_left(caplog, monkeypatch):
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0)
+    with report_progress("hpf (given)") as tell:
+        tell(1, 3, "epoch 1 of 3")
+        tell(2, 3, "epoch 2 of 3")
+        tell(3, 3)
+    assert list(iterate_with_progress([1, 3, 4], "reading", lambda piece: piece)) == [1, 3, 4]
+    lines = [record.getMessage() for record in caplog.records]
+    assert lines[0] == "hpf (given): epoch 1 of 3" and lines[2] == "hpf (given): 100 %"
+    assert re.fullmatch(r"hpf \(given\): epoch 2 of 3, about [\d.]+ s left", lines[1])
+    assert [re.match(r"reading: (\d+) %", line)[1] for line in lines[3:]] == ["12", "50", "100"]
+
+
+def test_quick_steps_share_a_line_and_one_piece_is_no_news(caplog):
+    caplog.set_level(logging.INFO)
+    assert list(iterate_with_progress(range(1000), "bpr")) == [*range(1000)]
+    assert "bpr: 100 %" in caplog.text and len(caplog.records) < 10
+    caplog.clear()
+    assert list(iterate_with_progress([1], "reading")) == [1] and not caplog.records
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0.04, "0.0 s"), (9.94, "9.9 s"), (59.4, "59 s"), (59.6, "1 min 0 s"), (3599, "59 min 59 s"), (7500, "2 h 5 min")],
+)
+def test_times_are_for_people(seconds, words):
+    assert format_duration(seconds) == words
+
+
+def test_a_notification_has_five_lines_whatever_happened():
+    facts = ["2 new files with 9 events.", "Report: https://reports.example/"]
+    for count in range(9):
+        problems = [f"Alarm: {number}{'x' * 999}\nmore" for number in range(count)]
+        ended = RunDescription("alarm", "shop: Published: slim", problems, facts)
+        lines = ended.text.splitlines()
+        assert len(lines) == 3 + min(count, 2) <= MAX_LINES and max(map(len, lines)) < 500
+        assert lines[0] == "shop: Published: slim" and lines[-1].startswith("Report")
+        assert ("And 3 more." in ended.text) == (count == 5)
+        assert all(problem in ended.markdown for problem in problems)
+
+
+def test_a_failure_says_what_is_published_and_how_to_go_on(home):
+    ended = describe_failure(home, "nightly-retrain", ValueError("no such luck\n\nline 2\nline 3\nline 4"))
+    first, *rest, last = ended.text.splitlines()
+    assert first == "small: nightly-retrain failed; nothing is published" and len(rest) == 3
+    assert rest[0] == "ValueError: no such luck" and last.startswith("The same run, started again, continues")

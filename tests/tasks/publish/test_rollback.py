@@ -107,7 +107,7 @@ import shutil, sys
 from functools import partial
 from pathlib import Path
 from tests.conftest import home_in
-from tests.killed_process import ends_before_change
+from tests.processes import ends_before_change
 from tests.tasks.publish import test_rollback
 start, folder, change = Path(sys.argv[1]), Path(sys.argv[2]), getattr(test_rollback, sys.argv[3])
 number, ended = 0, False

@@ -8,18 +8,11 @@ import polars as pl
 import pytest
 
 from oneclass.flows import commands
-from oneclass.tasks.binarize.settings import BinarizeSettings
-from oneclass.tasks.binarize.stage import binarize
-from oneclass.tasks.datasets import Dataset
-from oneclass.tasks.datasets.columns import AttributeTable
 from oneclass.tasks.errors import InputError
-from oneclass.tasks.ingest.stage import ingest
 from oneclass.tasks.protocols import ALL_EDGES
 from oneclass.tasks.recommend import load
-from oneclass.tasks.split.settings import SplitSettings
-from oneclass.tasks.split.stage import SplitPlan, split
 from tests.conftest import home_in
-from tests.tasks.conftest import publish_model
+from tests.tasks.conftest import ingest_with_items, publish_model, split_likes
 from tests.tasks.serve.test_list_routes import Asker
 
 GENRES = ("a", "b")
@@ -38,15 +31,12 @@ def listed(tmp_path_factory):
         item = 7 if random.random() < 0.02 else item
         time = datetime(2026, 1, 1) + timedelta(seconds=int(day * 86400))
         lines.append(f"u{random.integers(500)},i{item},{time}")
-    (log := folder / "log.csv").write_text("\n".join(["user_id,item_id,time", *lines]) + "\n")
     table = "item_id,genre\n" + "".join(f"i{item},{GENRES[item % 2]}\n" for item in range(9))
-    (folder / "items.csv").write_text(table)
     home.root.mkdir()
     (home.root / "titles.csv").write_text("item_id,title\ni7,Seven\n")
-    items = AttributeTable(file=str(folder / "items.csv"), category=["genre"])
-    ingest(home, Dataset(name="small", items=items), [log], "run")
-    binarize(home, BinarizeSettings(), "run")
-    digests = split(home, "run", SplitPlan(SplitSettings(), ["leave_one_out"], seed=1)).digests
+    log = "\n".join(["user_id,item_id,time", *lines, ""])
+    ingest_with_items(home, folder, log, table, category=["genre"])
+    digests = split_likes(home, "leave_one_out")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("oneclass.tasks.publish.lists.WINDOWS", (5, 30))
         patch.setattr("oneclass.tasks.publish.lists.LENGTH", 6)

@@ -7,20 +7,16 @@ import polars as pl
 import pytest
 
 from oneclass.models.registry import MODELS
-from oneclass.tasks.binarize.aggregate import LikeSelection
 from oneclass.tasks.binarize.settings import BinarizeSettings
-from oneclass.tasks.binarize.stage import binarize
 from oneclass.tasks.evaluate.stage import evaluate
 from oneclass.tasks.explain.explanation import explain_user
 from oneclass.tasks.protocols import ALL_EDGES
 from oneclass.tasks.publish import manual
 from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.recommend import load
-from oneclass.tasks.split.settings import SplitSettings
-from oneclass.tasks.split.stage import SplitPlan, split
 from oneclass.tasks.stores import matrices, runs
 from tests.conftest import home_in, log_into
-from tests.tasks.conftest import publish_fit, train_model
+from tests.tasks.conftest import publish_fit, split_likes, train_model
 
 PROTOCOL, FIRST = "strong_generalization", datetime(2026, 3, 1)
 MRF = MODELS["mrf_dense"].Settings(l2=2.0, recency_exponent=1.5)
@@ -33,9 +29,8 @@ def run_night(home, events, models, likes, **options):
     described = {model: settings.model_dump(mode="json") for model, settings in models.items()}
     facts = {"models": described, "seed": 0, "since": None, "until": None, "binarize": likes.model_dump(mode="json")}
     with runs.record_run(home, "run", "backfill", facts):
-        binarize(home, likes, "run")
-        settings = SplitSettings(held_out_share=0.2, order="times" not in options)
-        digests = split(home, "run", SplitPlan(settings, [PROTOCOL], 1, LikeSelection(likes), **options)).digests
+        kept = {"held_out_share": 0.2, "order": "times" not in options}
+        digests = split_likes(home, PROTOCOL, likes=likes, plan=options, **kept)
         made = {
             (model, protocol): train_model(home, digests[protocol], model, settings, protocol=protocol).digest
             for model, settings in models.items()

@@ -16,7 +16,6 @@ from oneclass.tasks.publish.plan import PublicationPlan
 from oneclass.tasks.publish.stage import publish
 from oneclass.tasks.recommend import UnknownItems
 from oneclass.tasks.stores import checksums
-from tests.conftest import query_rows
 from tests.tasks.conftest import SETTINGS, publish_model
 
 
@@ -60,17 +59,6 @@ def test_reasons_are_the_largest_weights_of_the_history(shop):
         best = sorted(added, key=lambda one: -added[one])[:3]
         assert because == [one for one in best if added[one] > 0] and because
         assert shop.reasons_for("u7", item) == [(one, float(added[one])) for one in because]
-
-
-def test_a_model_with_a_like_says_how_sure_it_is_and_others_do_not(by_model):
-    for model, shop in by_model[1].items():
-        found = shop.recommend(["i1", "i2"], n=5)
-        if model == "random_graph":
-            assert found["like_mean"].is_between(0, 1).all() and (found["like_sd"] > 0).all()
-        else:
-            assert found["like_mean"].null_count() == found["like_sd"].null_count() == 5
-        assert found["because"].list.len().sum() > 0 or model in ("popularity", "wmf", "random_graph")
-        assert not {"explicit_like_mean", "explicit_like_sd"} & set(found.columns)  # the log has no explicit negatives
 
 
 def test_filters_choose_among_items_and_leave_some_out(by_model):
@@ -156,10 +144,3 @@ def test_a_home_without_a_model_says_what_to_run(copied, tmp_path):
     shutil.rmtree(copied.published / "model")
     with pytest.raises(InputError, match="holds no model to ask"):
         oneclass.load(copied.root, "small")
-
-
-def test_the_model_is_a_link_to_the_store_and_not_a_copy(by_model):
-    home, _ = by_model
-    [(digest,), *_] = query_rows(home, "select digest from operations.model_fits where model = 'mrf_dense'")
-    kept = home.models / "mrf_dense" / digest / "weights.npy"
-    assert kept.samefile(home.publications / "of-mrf_dense" / "model" / "fit" / "weights.npy")

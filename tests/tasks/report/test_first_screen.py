@@ -1,4 +1,4 @@
-"""The report's first screen: the verdict, the alarms, the sample users, and the dots of the main table."""
+"""The report's first screen: the verdict, the alarms, the sample users, and the main table with what it marks."""
 
 import html
 import importlib
@@ -10,20 +10,21 @@ import duckdb
 import numpy as np
 import polars as pl
 import pytest
+from scipy import stats
 
 from oneclass import sql
-from oneclass.models.evaluation.metrics import Comparison
+from oneclass.models.evaluation.metrics import Comparison, Mean
 from oneclass.tasks import home_page, leaderboard
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
+from oneclass.tasks.leaderboard import LeaderboardRow, add_weaknesses, list_weaknesses
 from oneclass.tasks.promotion_log import Decision, record_decision
 from oneclass.tasks.report import report
-from oneclass.tasks.report.headline import build_headline, build_volume_card, collect_warnings
-from oneclass.tasks.report.tables import RunTables
+from oneclass.tasks.report.headline import build_headline, collect_warnings
 from oneclass.tasks.rules.settings import DeclaredRules, Rules
 from oneclass.tasks.stores import runs, warehouse
 from tests.conftest import home_in, query_rows, two_tastes
-from tests.report_rows import BEGAN, MAIN, RUN, USERS, WORSE, fill_home
+from tests.report_rows import BEGAN, MAIN, RUN, USERS, fill_home
 from tests.tasks.test_new_items import describe_items, publish_lists
 
 
@@ -33,18 +34,18 @@ def undrawn(monkeypatch):
     monkeypatch.setattr(importlib.import_module("oneclass.tasks.report.page"), "draw_figures", lambda *_: [])
 
 
-def test_the_verdict_says_what_is_published_by_how_much_it_leads_and_why(home, page):
+def test_the_verdict_says_what_is_published_by_how_much_it_leads_and_why(reported, page):
     said = html.unescape(page.split('<section class="verdict"')[1].split("</section>")[0]).replace(
         "\N{NO-BREAK SPACE}", " "
     )
     ((best, error),) = query_rows(
-        home,
+        reported,
         "select value, standard_error from evaluation.metrics "
         f"where run_id = '{RUN}' and protocol = 'strong_generalization' and metric = 'ndcg@100' "
         "and score = 'popularity_x_odds'",
     )
     ((popularity,),) = query_rows(
-        home,
+        reported,
         f"select value from evaluation.metrics where run_id = '{RUN}' and protocol = 'strong_generalization' "
         "and metric = 'ndcg@100' and model = 'popularity'",
     )
@@ -157,28 +158,6 @@ def test_the_protocol_that_decided_alarms_and_titles_are_shown(tmp_path, undrawn
     assert "<b>Film" not in page and page.count("&lt;b&gt;Film") >= 25 and "<li><span>item" not in page
 
 
-def test_the_card_of_a_night_says_what_that_night_read(tmp_path):
-    """Two runs of one date are one night in `operations.nights`; the second read nothing."""
-
-    def describe_volume(connection, run_id):
-        tables = RunTables(connection, run_id)
-        card = build_volume_card(tables.as_rows("overview")[0], tables("events_by_night"))
-        return f"{card.figure} {card.small}. {card.note}"
-
-    with warehouse.open_warehouse(fill_home(tmp_path)) as connection:
-        assert describe_volume(connection, RUN).startswith("12,345 new events. From 1\N{NO-BREAK SPACE}log file. 1,180")
-        connection.execute(
-            f"insert into operations.runs select 'again', * exclude run_id from operations.runs where run_id = '{RUN}'"
-        )
-        connection.execute(
-            f"insert into operations.nights select 'again', * exclude run_id from operations.nights "
-            f"where run_id = '{RUN}'"
-        )
-        assert describe_volume(connection, "again").startswith("No new events. 1,180 a night are usual.")
-        connection.execute(f"update operations.runs set state = 'crashed' where run_id = '{RUN}'")
-        assert describe_volume(connection, "again").startswith("12,345 new events")  # of a night begun twice
-
-
 def test_pinned_and_new_items_are_marked_in_lists_and_search(tmp_path, undrawn, monkeypatch):
     monkeypatch.setattr(importlib.import_module("oneclass.tasks.report.page"), "ITEMS_PER_EXAMPLE", 10)
     home = home_in(tmp_path)
@@ -203,18 +182,10 @@ def test_pinned_and_new_items_are_marked_in_lists_and_search(tmp_path, undrawn, 
     assert found == {item: mark for item, mark in marks.items() if item in set(lists["item_id"])} and len(found) == 3
 
 
-def test_alarms_are_in_proportion():
-    def texts(events, rejects):
-        return [alarm.text for alarm in collect_warnings({"events": events, "rejects": rejects}, {})]
-
-    assert texts(200_000, 4) == [] and texts(0, 0) == []
-    assert texts(100_000, 900) == ["900 lines, 0.9\N{NO-BREAK SPACE}% of all, could not be read"]
-    warned = {"stage": "evaluate", "contract": "evaluation.metrics", "rule": "plausible", "severity": "warning",
-              "observed": "1 row", "samples": WORSE}  # fmt: skip
-    unread = [{"name": "a.csv", "reason": "is empty."}]
-    alarms = collect_warnings({"events": 100, "rejects": 9}, {}, broken=[warned], unread=unread)
-    assert all(alarm.action.endswith(".") and not alarm.text.endswith(".") for alarm in alarms) and len(alarms) == 3
-    assert alarms[2].text.startswith("mrf_dense, leave_one_out, mean_rank: value 0.5123, popularity 0.6200. In ")
+@pytest.mark.parametrize(("events", "rejects", "told"), [(200_000, 4, False), (0, 0, False), (100_000, 900, True)])
+def test_rejected_lines_are_told_of_in_proportion(events, rejects, told):
+    alarms = collect_warnings({"events": events, "rejects": rejects}, {})
+    assert [one.text for one in alarms] == ["900 lines, 0.9\N{NO-BREAK SPACE}% of all, could not be read"] * told
 
 
 @pytest.mark.slow
@@ -241,9 +212,9 @@ def test_four_bad_lines_are_a_footnote_of_the_page(undrawn, tmp_path, page):
     assert 'id="look"' not in sound and "<b>all 2</b>" in sound
 
 
-def test_sample_users_are_five_spread_over_the_lengths_of_history(home, page):
+def test_sample_users_are_five_spread_over_the_lengths_of_history(reported, page):
     found = re.findall(r'<article aria-labelledby="sample-\d">(.*?)</article>', page, flags=re.DOTALL)
-    likes = dict(query_rows(home, "select user_id, count(*) from curated.interactions group by user_id"))
+    likes = dict(query_rows(reported, "select user_id, count(*) from curated.interactions group by user_id"))
     ordered = sorted(likes, key=lambda user: (likes[user], user))
     chosen = [ordered[int(share * (len(ordered) - 1))] for share in (0.1, 0.3, 0.5, 0.7, 0.9)]
     users = [re.search(r"</span> (\w+)</h3>", one)[1] for one in found]
@@ -253,24 +224,15 @@ def test_sample_users_are_five_spread_over_the_lengths_of_history(home, page):
         own = {
             item
             for (item,) in query_rows(
-                home, f"select 'item ' || item_id from curated.interactions where user_id = '{user}'"
+                reported, f"select 'item ' || item_id from curated.interactions where user_id = '{user}'"
             )
         }
         first = query_rows(
-            home, f"select item_id from published.recommendations where user_id = '{user}' and rank <= 5 order by rank"
+            reported,
+            f"select item_id from published.recommendations where user_id = '{user}' and rank <= 5 order by rank",
         )
         assert len(lists[0]) == min(5, likes[user]) and set(lists[0]) <= own
         assert lists[1] == [f"item {item}" for (item,) in first]
-
-
-@pytest.mark.slow
-def test_a_run_that_recommends_nothing_has_no_sample_users(undrawn, tmp_path):
-    home = fill_home(tmp_path, f"delete from operations.promotions where run_id = '{RUN}'")
-    report(home, RUN)
-    page = (home.report / "index.html").read_text()
-    assert "<article" not in page and 'class="samples"' not in page
-    assert re.search(r"Best</span> \+\d+\s% over popularity", page) and "<b>random_graph (popularity_x_odds)" in page
-    assert "recommends nothing to anybody" in page
 
 
 def test_ties_with_the_best_are_shaded_and_every_list_has_a_dot_on_one_scale(page):
@@ -286,3 +248,65 @@ def test_ties_with_the_best_are_shaded_and_every_list_has_a_dot_on_one_scale(pag
         values = [float(re.search(r'class="dots" data-value="([\d.]+)"', cells)[1]) for _, cells in rows]
         at = [float(re.search(r'<circle cx="([\d.]+)%"', cells)[1]) for _, cells in rows]
         assert np.ptp(np.diff(at) / np.diff(values)) < 1 and 0 < min(at) and max(at) < 100  # one scale
+
+
+RANKS = {
+    "popularity": {"score": (0.30, 0.80)},
+    "mrf_dense": {"score": (0.40, 0.90)},
+    "slim": {"score": (0.35, 0.33)},
+    "wmf": {"score": (0.29, 0.85)},
+    "random_graph": {"like": (0.10, 0.45), "popularity_x_odds": (0.38, 0.91)},
+    "paired_symbols": {"like": (0.10, 0.45), "popularity_x_odds": (0.20, 0.49)},
+}
+RECALL = {"recall@20": (0.2, 0.01), "recall@50": (0.3, 0.01)}
+GUESSING = "strong_generalization ranks worse than guessing: mean rank"
+SENTENCES = [
+    f"slim on {GUESSING} 0.3300 of known items, and guesses have 0.5",
+    "wmf on strong_generalization is worse than popularity: ndcg@100 0.2900, and popularity has 0.3000",
+    f"paired_symbols on {GUESSING} 0.4900 of known items, and guesses have 0.5",
+    "paired_symbols on strong_generalization is worse than popularity: ndcg@100 0.2000, and popularity has 0.3000",
+]
+
+
+def make_table(ranks=RANKS, protocol="strong_generalization", error=0.001):
+    return [
+        LeaderboardRow(protocol, model, score, 40, {"ndcg@100": (ndcg, 0.01), **RECALL, "mean_rank": (rank, error)}, "")
+        for model, scores in ranks.items()
+        for score, (ndcg, rank) in scores.items()
+    ]
+
+
+def with_weaknesses(rows, p_value=1e-6):
+    """Add weaknesses; every list has the same p-value against popularity, and all items to be found are known."""
+    tests = {(row.protocol, "ndcg@100", row.model, row.score): p_value for row in rows}
+    ranks = {(row.protocol, row.model, row.score): Mean(*row.cells["mean_rank"], row.users) for row in rows}
+    return add_weaknesses(rows, tests, ranks)
+
+
+def test_a_model_is_named_where_its_best_score_is_worse_than_a_trivial_one():
+    rows = with_weaknesses(make_table())
+    assert list_weaknesses(rows) == SENTENCES
+    assert {row.model for row in rows if row.weaknesses} == {"slim", "wmf", "paired_symbols"}
+
+
+def test_popularity_is_held_against_guesses_alone_and_protocols_apart():
+    rows = with_weaknesses(
+        [*make_table({"popularity": {"score": (0.2, 0.4)}}), *make_table({"wmf": {"score": (0.1, 0.6)}}, "given")]
+    )
+    (sentence,) = list_weaknesses(rows)
+    assert sentence.startswith("popularity on strong_generalization ranks worse than guessing")
+
+
+# Five models are compared with popularity, so Holm's factor of equal p-values is 5.
+@pytest.mark.parametrize(("p_value", "marked"), [(0.0099, {"wmf", "paired_symbols"}), (0.0101, set()), (None, set())])
+def test_a_model_is_worse_than_popularity_where_the_corrected_test_says_so(p_value, marked):
+    rows = with_weaknesses(make_table(error=1.0), p_value)
+    assert {row.model for row in rows if row.weaknesses} == marked
+
+
+def test_a_mean_rank_is_below_guesses_where_the_corrected_test_says_so():
+    """Of two models' one-sided t-tests with 39 degrees of freedom, the smaller p-value is doubled."""
+    bound = -float(stats.t.ppf(0.025, 39)) * 0.01
+    for rank, marked in ((0.5 - 1.001 * bound, {"slim"}), (0.5 - 0.999 * bound, set())):
+        rows = with_weaknesses(make_table({"slim": {"score": (0.4, rank)}, "wmf": {"score": (0.4, 0.6)}}, error=0.01))
+        assert {row.model for row in rows if row.weaknesses} == marked

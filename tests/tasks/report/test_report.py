@@ -9,14 +9,14 @@ import pytest
 
 from oneclass.tasks.protocols import PROTOCOLS
 from oneclass.tasks.report import figures as report_figures
-from oneclass.tasks.report import plotting, report
+from oneclass.tasks.report import report
 from oneclass.tasks.report.figures import draw_figures
 from oneclass.tasks.report.headline import load_leaderboards
 from oneclass.tasks.report.tables import RunTables
 from oneclass.tasks.stores import warehouse
 from oneclass.tasks.stores.home import Home, Limits
 from tests.conftest import execute_statement, query_rows
-from tests.report_rows import BEFORE, MAIN, RUN, SEEN_ITEMS_REASON, fill_home
+from tests.report_rows import BEFORE, MAIN, RUN, fill_home
 
 CHANGED = f"""
     select protocol, metric, model, score, b.value, n.value, n.value - b.value,
@@ -120,8 +120,8 @@ def tables(page):
 
 
 @pytest.fixture(scope="module")
-def figures(home):
-    with warehouse.open_warehouse(home, read_only=True) as connection:
+def figures(reported):
+    with warehouse.open_warehouse(reported, read_only=True) as connection:
         tables = RunTables(connection, RUN)
         return {figure.name: figure for figure in draw_figures(tables, load_leaderboards(tables))}
 
@@ -136,29 +136,14 @@ def in_twelve_digits(row: list[str]) -> list[str]:
 
 
 @pytest.mark.parametrize("name", EXPECTED)
-def test_every_cell_is_what_the_warehouse_says(home, tables, name):
+def test_every_cell_is_what_the_warehouse_says(reported, tables, name):
     shown = [[text if value is None else value for value, text in row] for row in tables.rows[name]]
-    found = [[format_plain(value) for value in row] for row in query_rows(home, EXPECTED[name])]
+    found = [[format_plain(value) for value in row] for row in query_rows(reported, EXPECTED[name])]
     assert sorted(map(in_twelve_digits, shown)) == sorted(map(in_twelve_digits, found))
 
 
 def test_no_table_goes_unchecked(tables):
     assert set(tables.rows) == set(EXPECTED)
-
-
-def test_a_text_is_its_value_rounded_with_its_standard_error(home, tables):
-    of_run = f"select protocol, model, score, metric, standard_error from evaluation.metrics where run_id = '{RUN}'"
-    error = {(protocol, *ranked, metric): e for protocol, *ranked, metric, e in query_rows(home, of_run)}
-    checked = 0
-    for name, rows in tables.rows.items():
-        protocol = name.partition("-")[2]
-        for row in rows if name.startswith(("main-", "metrics-")) else []:
-            for key, (value, text) in zip(tables.keys[name], row, strict=True):
-                if (protocol, row[0][1], row[1][0], key) in error:
-                    e = error[protocol, row[0][1], row[1][0], key]
-                    assert text == f"{float(value):.4f}" + ("" if e is None else f" ± {e:.4f}")
-                    checked += 1
-    assert checked == 4 * (4 + 3) + 4 * (5 + 3)
 
 
 def test_the_best_come_first_and_names_are_escaped(page, tables):
@@ -171,25 +156,11 @@ def test_the_best_come_first_and_names_are_escaped(page, tables):
     assert "<first>" not in page and "&lt;first&gt;.csv" in page
 
 
-def test_the_answers_count_what_is_there(home, page):
-    ((edges, users, items),) = query_rows(
-        home, "select count(*), count(distinct user_id), count(distinct item_index) from curated.interactions"
-    )
-    assert "13,245 events from 2\N{NO-BREAK SPACE}log files, 3 lines could not be read" in page
-    assert f"{edges:,} likes of {users:,} users and {items:,} items" in page
-    assert "1 of 2 rules met. 1\N{NO-BREAK SPACE}warning." in page
-    assert "New: mrf_dense. Gone: hpf." in page and "2\N{NO-BREAK SPACE}settings changed." in page
-    assert "random_graph (popularity_x_odds), by mean_rank: 0.8" in page
-    assert "The closest law to the users&#39; degrees is the exponential (p = 0.4); the data do not reject the" in page
-    assert "the data reject all 1" in page
-    assert f"<dt>seen items</dt><dd>exclude: {SEEN_ITEMS_REASON}</dd>" in page
-
-
-def test_ids_are_unique_and_links_lead_to_the_page_or_a_file_beside_it(home, page, tables):
+def test_ids_are_unique_and_links_lead_to_the_page_or_a_file_beside_it(reported, page, tables):
     assert len(tables.ids) == len(set(tables.ids))
     inside, beside = ([link for link in tables.links if link.startswith("#") == here] for here in (True, False))
     assert {link[1:] for link in inside} <= set(tables.ids)
-    assert {"search.html"} <= set(beside) and all((home.report / link).exists() for link in beside)
+    assert {"search.html"} <= set(beside) and all((reported.report / link).exists() for link in beside)
     refers = set(re.findall(r'(?:xlink:href="|url\()#([^")]+)', page))
     assert refers and refers <= set(tables.ids)
     without_names = re.sub(r'xmlns(:xlink)?="[^"]*"|http-equiv', "", page)
@@ -212,14 +183,14 @@ def line_points(panel):
     return {line.get_label(): np.asarray(line.get_xydata()) for line in panel.axes.lines if line.get_label()[0] != "_"}
 
 
-def test_degrees_are_drawn_as_they_are_and_laws_as_they_say(home, figures):
+def test_degrees_are_drawn_as_they_are_and_laws_as_they_say(reported, figures):
     for panel in figures["degrees"].panels:
         side = panel.name.partition("-")[2]
-        counts = dict(query_rows(home, f"select degree, vertices from diagnostics.degrees where side = '{side}'"))
+        counts = dict(query_rows(reported, f"select degree, vertices from diagnostics.degrees where side = '{side}'"))
         found = line_points(panel)
         (points,) = (xy for label, xy in found.items() if label.startswith(f"{side}s"))
         assert {tuple(point) for point in points} <= set(counts.items()) and len(points) > 3
-        laws = query_rows(home, f"from diagnostics.power_law_fits where side = '{side}'")
+        laws = query_rows(reported, f"from diagnostics.power_law_fits where side = '{side}'")
         assert len(found) == 1 + len(laws)
         for _, family, a, c, low, high, *_, p in laws:
             d = np.arange(low, high + 1.0)
@@ -241,11 +212,13 @@ def test_degrees_are_drawn_as_they_are_and_laws_as_they_say(home, figures):
             )
 
 
-def test_ranks_are_drawn_as_they_are(home, figures):
+def test_ranks_are_drawn_as_they_are(reported, figures):
     best = "(model, score) in (('popularity', 'score'), ('mrf_dense', 'score'), ('random_graph', 'popularity_x_odds'))"
     for panel in figures["ranks_by_degree"].panels:
         side, found = panel.name.partition("-")[2], line_points(panel)
-        rows = query_rows(home, f"from evaluation.ranks_by_degree where side = '{side}' and {best} order by degree_low")
+        rows = query_rows(
+            reported, f"from evaluation.ranks_by_degree where side = '{side}' and {best} order by degree_low"
+        )
         assert set(found) == {"popularity", "mrf_dense", "random_graph"}
         for model, xy in found.items():
             of_model = [row for row in rows if row[1] == model]
@@ -253,26 +226,12 @@ def test_ranks_are_drawn_as_they_are(home, figures):
             np.testing.assert_array_equal(xy[:, 1], [row[7] for row in of_model])
 
 
-def test_items_without_likes_have_a_place_on_the_axis_which_says_zero():
-    rows = [
-        {"model": "popularity", "score": "score", "side": side, "degree_low": low, "degree_high": high, "edges": 10,
-         "mean_rank": 0.7}
-        for side in ("user", "item") for low, high in ((0, 0), (1, 1), (2, 3), (4, 7))
-    ]  # fmt: skip
-    with plotting.plot_style():
-        panels = report_figures.draw_ranks(rows, {"popularity": "score"}).panels
-    for panel in panels:
-        axis = panel.axes.xaxis
-        labels = dict(zip(axis.get_major_formatter().format_ticks(axis.get_majorticklocs()), axis.get_majorticklocs()))
-        assert labels["0"] == line_points(panel)["popularity"][0, 0] == 0.5 and labels["1"] == 1
-
-
-def test_calibration_is_drawn_as_it_is(home, figures):
+def test_calibration_is_drawn_as_it_is(reported, figures):
     (panel,) = figures["calibration"].panels
     bars = {bar.get_label(): bar[0].get_xydata() for bar in panel.axes.containers}
     for reference in ("coin", "density_ratio"):
         rows = query_rows(
-            home, f"select mean_like, observed from evaluation.calibration where reference = '{reference}'"
+            reported, f"select mean_like, observed from evaluation.calibration where reference = '{reference}'"
         )
         np.testing.assert_array_equal(bars[reference.replace("_", " ")], rows)
     assert "the true coin is" in figures["calibration"].how.lower()

@@ -1,4 +1,4 @@
-"""Conditions of rules: what is admitted, and what it evaluates to in plain Python."""
+"""Conditions of rules and the lists that they leave: what is admitted, and what it comes to in plain Python."""
 
 import random
 
@@ -9,13 +9,15 @@ from hypothesis import strategies as st
 
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.rules.conditions import Catalogue, Condition
+from oneclass.tasks.rules.lists import check_rules
+from oneclass.tasks.rules.settings import DeclaredRules, Rules
 from tests.tasks.rules import oracle
 
 EMPTY = {"item": pl.DataFrame(schema=oracle.ITEM_TYPES), "user": pl.DataFrame(schema=oracle.USER_TYPES)}
 CATALOGUE = Catalogue(pl.Series(["i1"]), pl.Series([1]), EMPTY)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_conditions_mean_the_same_in_python(seed):
     generator = random.Random(seed)
@@ -87,3 +89,41 @@ def test_a_name_is_the_items_column_unless_it_begins_with_user():
     }
     for text, found in expected.items():
         assert catalogue.find_items(catalogue.check_condition(text, "where"), people).tolist() == found
+
+
+ATTRIBUTES = {
+    "item": pl.DataFrame(schema=oracle.ITEM_TYPES),
+    "user": pl.DataFrame(schema=oracle.USER_TYPES),
+}
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(0, 2**32), st.booleans())
+def test_lists_are_those_of_a_plain_reading_of_the_rules(seed, exclude_seen):
+    generator = random.Random(seed)
+    shop = oracle.draw_shop(generator, items=generator.choice([1, 12, 40]), users=12)
+    case = oracle.draw_case(generator, len(shop.items))
+    for user, chosen in enumerate(oracle.select_all(shop, case, exclude_seen=exclude_seen)):
+        allowed = oracle.list_allowed_items(shop, case, user, exclude_seen=exclude_seen)
+        assert chosen == oracle.select_naively(shop, case, user, allowed), case
+
+
+WRONG = {
+    "[rules] eligible = 'stok > 0': column stok: does not exist; did you mean stock?": Rules(eligible="stok > 0"),
+    "[rules] boosts, number 2, when = 'stock': is a DOUBLE, not a condition": Rules(
+        boosts=[{"when": "adult", "by": 1}, {"when": "stock", "by": 1}]
+    ),
+    "[rules] max_per_category: stock is no column of texts in the table of items; such are": Rules(
+        max_per_category={"stock": 1}
+    ),
+    "[rules] request_filters: column stok does not exist; known: item_id, stock": Rules(request_filters=["stok"]),
+    "declare one under [items]": Rules(eligible="stock > 0"),
+    "declare one under [users]": Rules(eligible="user.age > 3"),
+}
+
+
+@pytest.mark.parametrize("message", WRONG)
+def test_wrong_rules_are_refused_with_their_key(message):
+    with pytest.raises(InputError) as refused:
+        check_rules(DeclaredRules(rules=WRONG[message]), {} if "declare one" in message else ATTRIBUTES)
+    assert message in str(refused.value)

@@ -1,4 +1,4 @@
-"""Published lists, and every way to ask, obey the rules: against a plain reading of the rules on the same scores."""
+"""Published lists, and every way to ask, obey the rules, by a plain reading; the contract sees each breach."""
 
 import copy
 import json
@@ -13,11 +13,11 @@ import numpy as np
 import polars as pl
 import pytest
 
+from oneclass.data_contracts import check
 from oneclass.flows import commands
 from oneclass.models.registry import MODELS
 from oneclass.models.reranking import project_items
-from oneclass.tasks.binarize.settings import BinarizeSettings
-from oneclass.tasks.binarize.stage import binarize
+from oneclass.tasks.attributes import load_all_attributes
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.errors import OneclassError
 from oneclass.tasks.explain.explanation import explain_user
@@ -25,12 +25,11 @@ from oneclass.tasks.ingest.attributes import store_attributes
 from oneclass.tasks.protocols import ALL_EDGES
 from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.recommend import load
+from oneclass.tasks.rules.breaches import find_breaches
 from oneclass.tasks.rules.settings import DeclaredRules, Placement, Rules
-from oneclass.tasks.split.settings import SplitSettings
-from oneclass.tasks.split.stage import SplitPlan, split
 from oneclass.tasks.stores import matrices, runs, warehouse
 from tests.conftest import home_in, load_ids, log_into, query_rows
-from tests.tasks.conftest import publish_fit, train_model
+from tests.tasks.conftest import publish_fit, split_likes, train_model
 from tests.tasks.rules import oracle
 from tests.tasks.rules.oracle import RuleCase, Shop
 from tests.tasks.serve.test_list_routes import Asker
@@ -90,10 +89,8 @@ class RuledShop:
             [(f"u{user}", f"i{item}", 1, FIRST + timedelta(days=day), "order") for (user, item), day in days.items()]
             + [(f"u{user}", f"i{item}", -1, FIRST, RETURN) for user, item in returned],
         )
-        binarize(home, BinarizeSettings(), "run")
         self.store(drawn)
-        splits = split(home, "run", SplitPlan(SplitSettings(held_out_share=0.2), ["leave_one_out"], seed=1))
-        self.digest = splits.digests[ALL_EDGES]
+        self.digest = split_likes(home, "leave_one_out", held_out_share=0.2)[ALL_EDGES]
         self.fit = train_model(home, self.digest, MODEL, MODELS[MODEL].Settings(l2=2.0)).digest
         users, items = ({one: at for at, one in load_ids(home, side).items()} for side in ("user", "item"))
         self.user_ids, self.item_ids = (sorted(index, key=index.get) for index in (users, items))
@@ -149,6 +146,12 @@ class RuledShop:
         pins = [item_id for item_id in case.rules.pinned if item_id in positions]
         case = replace(case, rules=case.rules.model_copy(update={"pinned": [f"i{positions[pin]}" for pin in pins]}))
         return [self.item_ids[item] for item in oracle.select_naively(shop, case, user, allowed)]
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory) -> RuledShop:
+    """A shop that has published nothing; tests publish in copies of it."""
+    return RuledShop(home_in(tmp_path_factory.mktemp("built")))
 
 
 @pytest.fixture(scope="module")
@@ -247,26 +250,6 @@ def test_the_command_and_http_obey_them(ruled, capsys):
             assert [item["item_id"] for item in answer.json()["items"]] == expected[name]
         else:
             assert answer.status_code == 400 and name[4:] in answer.json()["detail"]
-
-
-def test_pages_batches_and_similar_items_obey_them(ruled):
-    shop, recommender = ruled
-    whole = recommender.recommend_for(user_id := shop.user_ids[5], TOP_N)["item_id"].to_list()
-    history = recommender.history(shop.user_ids[2])
-    expected = whole, recommender.recommend(history, TOP_N)["item_id"].to_list()
-    batch = {"queries": [{"user": user_id}, {"items": history}], "n": TOP_N, "limit": 4}
-    ask = Asker(shop.home)
-    first = ask("POST", "/recommend", json=batch).json()
-    second = ask("POST", "/recommend", json=batch | {"page": first["next"]}).json()
-    for at, items in enumerate(expected):
-        pages = [[item["item_id"] for item in answer["answers"][at]["items"]] for answer in (first, second)]
-        assert len(pages[0]) <= 4 and [*pages[0], *pages[1]] == items
-    assert len(whole) == TOP_N
-    nobody = {"age": None}
-    allowed = {name for name, item in zip(shop.item_ids, shop.shop.items, strict=True) if is_eligible(item, nobody)}
-    similar = ask("GET", "/similar", params={"item": history[0], "n": ITEMS}).json()
-    assert {item["item_id"] for item in similar["items"]} == allowed - {"i1", history[0]}  # i1 is banned
-    assert ask("POST", "/recommend", json=batch | {"where": "stock > 0"}).status_code == 400
 
 
 def test_items_come_again_only_after_days(built, tmp_path):
@@ -427,3 +410,58 @@ def test_lists_are_less_alike_the_stronger_and_obey_the_rules(varied):
         expected = lists_of(by_placement["level5"], user_id)
         assert recommender.recommend_for(user_id, placement="level5")["item_id"].to_list() == expected
         assert lists_of(many, user_id) == expected
+
+
+AGAIN = DeclaredRules(rules=Rules(again_after_days=7.5))
+LISTS = "published.recommendations"
+ATTRIBUTE = "(select id from raw.attributes where side = 'item' and name = '{}' and value = '{}' order by id limit 1)"
+
+# the rule: (rules, the change of the lists or the log that breaks it)
+BREACHES = {
+    "eligible": (DECLARED, f"update {LISTS} set item_id = {ATTRIBUTE.format('stock', 0)} where rank = 2"),
+    "eligible of a placement": (
+        DECLARED,
+        f"update published.placements set item_id = {ATTRIBUTE.format('price', 10.0)} where placement = 'home'",
+    ),
+    "not_banned": (DECLARED, f"update {LISTS} set item_id = 'i1' where (rank, user_id) = (3, 'u3')"),
+    "pinned_first": (DECLARED, f"update {LISTS} set rank = 3 - rank where rank < 3"),
+    "max_per_category": (
+        DECLARED,
+        f"update published.placements set item_id = {ATTRIBUTE.format('genre', 'Rock')} where placement = 'home'",
+    ),
+    "not_event": (DECLARED, f"insert into raw.events select user_id, item_id, -1, null, 1, 999, 'return' from {LISTS}"),
+    "again_after_days": (AGAIN, "update indexed.interactions set last_at = timestamp '2026-01-20'"),
+}
+
+
+@pytest.fixture(scope="module")
+def shops(built, tmp_path_factory):
+    """A shop for each set of rules, with its lists published."""
+    shops = {}
+    for number, declared in enumerate((DECLARED, AGAIN)):
+        shop = built.copy_to(home_in(tmp_path_factory.mktemp(f"shop{number}")))
+        shop.publish("run", declared, exclude_seen=declared is not AGAIN)
+        shops[declared.model_dump_json()] = shop
+    return shops
+
+
+@pytest.mark.parametrize("breach", BREACHES)
+def test_each_breach_stops_the_publication_and_names_the_list(shops, breach):
+    declared, change = BREACHES[breach]
+    rule = breach.split()[0]
+    with warehouse.open_warehouse(shops[declared.model_dump_json()].home) as connection:
+        connection.begin()
+        assert find_broken_rule(connection, declared, rule) is None
+        connection.execute(change)
+        result = find_broken_rule(connection, declared, rule)
+        connection.rollback()
+    assert result.severity == "error"
+    if rule == "not_banned":
+        assert result.samples == [{"rule": rule, "placement": None, "user_id": "u3", "item_id": "i1", "rank": 3}]
+
+
+def find_broken_rule(connection, declared, rule):
+    find_breaches(connection, declared, load_all_attributes(connection), TOP_N)
+    parameters = {"run_id": "run", "top_n": TOP_N, "has_rules": True, "pinned": list(RULES.pinned)}
+    results = check(connection, "publish", parameters)
+    return next((one for one in results if one.rule == rule and not one.success), None)

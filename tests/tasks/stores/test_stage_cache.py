@@ -90,17 +90,6 @@ def test_a_night_with_nothing_new_redoes_nothing(home, log_events, redone):
     assert {stage for stage, _ in query_rows(home, checked)} >= {"binarize", "split", "diagnose"}
 
 
-def test_a_night_with_something_new_comes_out_as_from_nothing(home, log_events, redone, tmp_path):
-    fresh = type(home)(tmp_path / "fresh", home.dataset, home.limits)
-    log_events(EVENTS)
-    run_stages(home)
-    log_events([("u1", "new", 5), ("newcomer", "i3", 5)], file_id=2)
-    shutil.copytree(home.root, fresh.root)
-    execute_statement(fresh, "delete from operations.stage_results")
-    assert run_stages(home) == run_stages(fresh) and tables(home) == tables(fresh)
-    assert redone == ["binarize", "split", "diagnose"] * 3
-
-
 def test_tables_that_were_changed_by_hand_are_made_anew(home, log_events, redone, caplog):
     log_events(EVENTS)
     run_stages(home)

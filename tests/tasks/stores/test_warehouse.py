@@ -1,15 +1,22 @@
-"""The warehouse: one transaction a stage, contracts inside it, and errors that say what to do."""
+"""The warehouse: one transaction a stage, errors that say what to do, its readers, and runs of a wrong clock."""
 
+import os
 import subprocess
 import sys
+import time
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
+import duckdb
 import polars as pl
 import pytest
 
-from oneclass.tasks.errors import InputError, OneclassError
-from oneclass.tasks.stores import runs, stages, warehouse
+from oneclass.tasks.errors import InputError
+from oneclass.tasks.publish.plan import PublicationPlan
+from oneclass.tasks.publish.stage import publish
+from oneclass.tasks.stores import publications, runs, stages, warehouse
 from oneclass.tasks.stores.home import Home, Limits
+from oneclass.tasks.stores.publications import DATABASE_FILE
 from tests.conftest import execute_statement, query_rows
 
 
@@ -93,17 +100,6 @@ def test_frames_go_in_and_come_out_by_name(home):
     assert found.rows() == expected and found.schema["standard_error"] == pl.Float64
 
 
-def test_runs_are_recorded_from_begin_to_end(home):
-    with runs.record_run(home, "first", "backfill", {"seed": 0}):
-        pass
-    with pytest.raises(OneclassError), runs.record_run(home, "second", "backfill", {}):
-        raise OneclassError("broken")
-    execute_statement(home, "update operations.runs set state = 'running' where run_id = 'second'")  # as if killed
-    with runs.record_run(home, "third", "backfill", {}):
-        found = query_rows(home, "select run_id, state, ended_at is null from operations.runs order by run_id")
-    assert found == [("first", "completed", False), ("second", "crashed", False), ("third", "running", True)]
-
-
 STRANGER = """
 import duckdb, sys
 duckdb.connect(sys.argv[1]).execute("insert into raw.rejects values (2, 1, 'line', 'reason')")
@@ -139,3 +135,111 @@ def test_the_limits_hold_and_a_spill_leaves_no_file(home, tmp_path):
         connection.execute("create temp table much as select hash(range) as a from range(5_000_000)")
         assert list(small.spill.glob("*"))
     assert not list(small.spill.glob("*"))
+
+
+def publish_row(home, run_id):
+    """A run that writes a metric, here without contracts, and publishes it."""
+    with runs.record_run(home, run_id, "backfill", {}):
+        execute_statement(home, "insert into evaluation.metrics values (?, 'p', 'm', 's', 'k', 1, 0, 1)", [run_id])
+        publish(home, run_id, PublicationPlan())
+
+
+def test_a_held_warehouse_is_waited_for_and_that_is_said(home, caplog):
+    with warehouse.open_warehouse(home):
+        pass
+    hold = (
+        "import duckdb, sys, time; c = duckdb.connect(sys.argv[1], read_only=True); print(1, flush=True); "
+        "time.sleep(1.5)"
+    )
+    with subprocess.Popen([sys.executable, "-c", hold, str(home.warehouse)], stdout=subprocess.PIPE) as holder:
+        holder.stdout.readline()
+        began = time.monotonic()
+        with warehouse.open_warehouse(home):
+            assert 1 < time.monotonic() - began < 5
+    assert f"another program has it open; waiting for up to {home.limits.patience:.0f} s" in caplog.text
+    assert f"PID {holder.pid}" in caplog.text and "free again after" in caplog.text
+
+
+def test_readers_of_one_publication_share_it_without_write_access(home):
+    publish_row(home, "run")
+    folder = home.published.resolve()
+    for path in (*folder.iterdir(), folder):
+        path.chmod(0o550 if path is folder else 0o440)
+    with publications.open_published_tables(home) as one, publications.open_published_tables(replace(home)) as other:
+        assert one.execute("from metrics").fetchall() == other.execute("from metrics").fetchall() != []
+    assert not list(folder.glob("*.wal"))
+    folder.chmod(0o750)
+
+
+def test_a_folder_in_the_links_place_is_set_aside(home, caplog):
+    publish_row(home, "first")
+    folder = home.published.resolve()
+    home.published.unlink()
+    os.rename(folder, home.published)  # as a copy that follows links leaves it
+    publish_row(home, "second")
+    assert home.published.is_symlink() and "is not a link" in caplog.text
+    assert len(list(home.folder.glob("published.*.set-aside/published.duckdb"))) == 1
+
+
+def test_the_published_tables_are_readable_from_duckdb_1_2_on(by_model):
+    home, _ = by_model
+    with duckdb.connect(str(home.published / DATABASE_FILE), read_only=True) as connection:
+        (tags,) = connection.execute("select tags from duckdb_databases() where not internal").fetchone()
+        assert tags == {"storage_version": "v1.2.0+"}
+        tables = [name for (name,) in connection.execute("select table_name from duckdb_tables()").fetchall()]
+    assert {"recommendations", "metrics", "histories"} <= set(tables)
+
+
+NOW = datetime.now(UTC).replace(tzinfo=None)
+FLOW = "nightly-retrain"
+
+
+@pytest.fixture
+def nights(home):
+    """A home with a night two days ago, one recorded in 2031 with its other times, and one today."""
+    starts = {"before": NOW - timedelta(days=2), "ahead": datetime(2031, 5, 6, 3), "today": NOW - timedelta(hours=4)}
+    with warehouse.open_warehouse(home) as connection:
+        for run_id, start in starts.items():
+            row = [run_id, FLOW, start, start + timedelta(hours=1)]
+            connection.execute("insert into operations.runs values (?, ?, 'small', ?, ?, 'completed', '{}', '')", row)
+            night = [run_id, start.date()]
+            connection.execute(
+                "insert into operations.nights values (?, ?, 'events', 1, true, null, null, 0, null, null)", night
+            )
+        connection.execute("insert into operations.log_files values (1, 'p', 's', 1, 1, 0, '2031-05-06', null, null)")
+        connection.execute(
+            "insert into operations.model_settings (run_id, model, origin, reason, settings, searched_on) "
+            "values ('ahead', 'slim', 'o', 'r', '{}', '2031-05-06')"
+        )
+    return home
+
+
+def test_a_start_in_the_future_is_later_than_nothing_and_put_right_by_the_next_run(nights, caplog):
+    assert runs.find_completed_since(nights, datetime.now(UTC) - timedelta(hours=1), FLOW) is None
+    assert runs.find_completed_since(nights, datetime.now(UTC) - timedelta(hours=5), FLOW) == "today"
+    with runs.record_run(nights, "next", FLOW, {}):
+        pass
+    [(started, ended)] = query_rows(nights, "select started_at, ended_at from operations.runs where run_id = 'ahead'")
+    assert started == NOW - timedelta(hours=4)  # as the last run that began in the past
+    assert ended <= datetime.now(UTC).replace(tzinfo=None)
+    assert query_rows(nights, "select night from operations.nights where run_id = 'ahead'") == [(started.date(),)]
+    assert query_rows(nights, "select max(ingested_at) < '2031-01-01' from operations.log_files") == [(True,)]
+    assert query_rows(nights, "select max(searched_on) < '2031-01-01' from operations.model_settings") == [(True,)]
+    [(alarm,)] = query_rows(nights, "select alarm from operations.alarms where run_id = 'next'")
+    assert "run ahead: was recorded as begun at 2031-05-06 03:00 UTC" in alarm and alarm in caplog.text
+    with runs.record_run(nights, "after that", FLOW, {}):
+        pass
+    assert query_rows(nights, "select count(*) from operations.alarms") == [(1,)]
+
+
+@pytest.mark.parametrize(("began", "alarms"), [(datetime(2031, 5, 6), 1), (NOW + timedelta(seconds=20), 0)])
+def test_a_first_run_far_in_the_future_is_set_to_the_time_at_which_it_is_found(home, began, alarms):
+    """Clocks that differ by seconds are no alarm."""
+    with warehouse.open_warehouse(home) as connection:
+        row = [FLOW, began]
+        connection.execute("insert into operations.runs values ('a', ?, 'small', ?, null, 'completed', '{}', '')", row)
+    with runs.record_run(home, "next", FLOW, {}):
+        pass
+    assert query_rows(home, "select count(*) from operations.alarms") == [(alarms,)]
+    (first,), (following,) = query_rows(home, "select started_at from operations.runs order by run_id")
+    assert timedelta() <= following - first < timedelta(minutes=1) if alarms else first == began

@@ -19,14 +19,11 @@ from oneclass.models.memory_estimates import FitCost
 from oneclass.models.popularity import Popularity
 from oneclass.models.registry import MODELS
 from oneclass.models.settings import ModelSettings, NumericRange, RelativeRange
-from oneclass.tasks.binarize.settings import BinarizeSettings
-from oneclass.tasks.binarize.stage import binarize
-from oneclass.tasks.split.settings import SplitSettings
-from oneclass.tasks.split.stage import SplitPlan, split
 from oneclass.tasks.stores import matrices, warehouse
 from oneclass.tasks.tuning import auto, halving, trial
 from oneclass.tasks.tuning.validation import load_validation
 from tests.conftest import home_in, log_into
+from tests.tasks.conftest import split_likes
 
 PROTOCOL, DAY = "strong_generalization", date(2026, 3, 1)
 BEST = 0.3  # times the rule
@@ -82,8 +79,7 @@ def add_log(home, users, file_id):
     share = 1 / np.arange(1, 61) ** 1.2
     liked = [generator.choice(60, size=12, replace=False, p=share / share.sum()) for _ in range(users)]
     log_into(home, [(f"{file_id}u{u}", f"i{i}", 1) for u, items in enumerate(liked) for i in items], file_id=file_id)
-    binarize(home, BinarizeSettings(), "run")
-    return split(home, "run", SplitPlan(SplitSettings(held_out_share=0.3), (PROTOCOL,), seed=1)).digests
+    return split_likes(home, PROTOCOL, held_out_share=0.3)
 
 
 @pytest.fixture(scope="module")

@@ -8,11 +8,8 @@ from pydantic import Field
 from oneclass.models.base import Model
 from oneclass.models.fit_options import Epoch
 from oneclass.models.settings import Choice, ModelSettings, NumericRange
-from oneclass.tasks.binarize.settings import BinarizeSettings
-from oneclass.tasks.binarize.stage import binarize
-from oneclass.tasks.split.settings import SplitSettings
-from oneclass.tasks.split.stage import SplitPlan, split
 from tests.conftest import log_into
+from tests.tasks.conftest import split_likes
 
 PROTOCOLS = ("strong_generalization", "leave_one_out", "given")
 
@@ -64,6 +61,4 @@ def split_toy_log(home, protocols=PROTOCOLS):
     liked = [generator.choice(60, size=14, replace=False, p=share / share.sum()) for _ in range(200)]
     log_into(home, [(f"u{u}", f"i{i}", 1) for u, items in enumerate(liked) for i in items[:11]])
     log_into(home, [(f"u{u}", f"i{i}", 1) for u, items in enumerate(liked) for i in items[11:]], file_id=2)
-    binarize(home, BinarizeSettings(), "run")
-    plan = SplitPlan(SplitSettings(held_out_share=0.3), protocols, seed=1, given_files=((1,), (2,)))
-    return split(home, "run", plan).digests
+    return split_likes(home, *protocols, plan={"given_files": ((1,), (2,))}, held_out_share=0.3)
