@@ -5,11 +5,9 @@ Degrees of users and of items are drawn independently. While the two totals diff
 edges has these degrees, one random user and one random item get new degrees from the same laws.
 
 Then half-edges are paired at random, up to 200 million of them. A pair that repeats an earlier one is paired again at
-once, as long as other users have free half-edges; the repeats that remain are removed by exchanging partners with
-random other edges. Items with the most edges are paired first, while every user still has half-edges; in the other
-order, repeats between the heaviest users and items would be left for the exchanges. If the exchanges make too little
-progress, as in a dense graph with little choice, some graph with these degrees is constructed and then randomized by
-exchanges.
+once, as long as other users have free half-edges. Items with the most edges are paired first, while every user still
+has half-edges; in the other order, repeats between the heaviest users and items would be left. If a repeat remains, as
+in a dense graph with little choice, some graph with these degrees is constructed and then randomized by exchanges.
 """
 
 import numpy as np
@@ -22,12 +20,10 @@ from oneclass.models.numerics.top_k import find_largest, first_above
 
 USER_DEGREES, ITEM_DEGREES = purpose("hidden graph: user degrees"), purpose("hidden graph: item degrees")
 REDRAW = purpose("hidden graph: redraw")
-PAIR, REPAIR = purpose("hidden graph: pair"), purpose("hidden graph: repair")
+PAIR, MIX = purpose("hidden graph: pair"), purpose("hidden graph: mix")
 
 MAX_REDRAWS = 500_000_000
 MAX_CONSECUTIVE_REPEATS = 64  # after so many in a row, all users are searched for those who lack the item
-MAX_REPAIR_TRIES = 1_024  # random partners tried for a repeated edge in one round
-MAX_REMAINING_REPEATS = 0.7  # exchanges are given up if a round leaves more than this share of the repeats
 EXCHANGES_PER_EDGE = 10  # random exchanges for each edge of a constructed graph
 MAX_BALANCES = 100  # give up after so many equal totals, if none has a graph without repeated edges
 
@@ -131,13 +127,11 @@ def draw_simple_graph(user_degrees: np.ndarray, item_degrees: np.ndarray, seed: 
     owners = np.repeat(np.arange(len(user_degrees), dtype=np.int32), user_degrees)
     users = _deal_half_edges(owners.copy(), user_degrees.copy(), item_starts, order, _key(seed, PAIR))
     starts, items = transpose(item_starts, users, len(user_degrees))
-    key, draw, before = _key(seed, REPAIR), 0, 2 * len(items)
-    while len(repeated := _find_repeats(starts, items, len(item_degrees))) < MAX_REMAINING_REPEATS * before:
-        draw, before = _repair_repeats(starts, items, owners, repeated, key, draw), len(repeated)
-    if len(repeated):
+    is_repeat = items[1:] == items[:-1]
+    is_repeat[starts[1:-1] - 1] = False  # the last item of a user and the first of the next
+    if is_repeat.any():
         _construct_graph(starts, items, item_degrees.copy(), np.argsort(-user_degrees, kind="stable"))
-        for _ in range(EXCHANGES_PER_EDGE):
-            draw = _mix_edges(starts, items, owners, key, draw)
+        _mix_edges(starts, items, owners, _key(seed, MIX))
     return starts, items
 
 
@@ -218,68 +212,6 @@ def _draw_by_scan(item, out, free, owed, taken, key, draw):
     return draw + len(free)
 
 
-@njit(cache=True)
-def _find_repeats(starts, items, width):
-    """Positions of edges that repeat an earlier edge of the same user."""
-    seen = np.full(width, -1, dtype=np.int64)
-    found = []
-    for user in range(len(starts) - 1):
-        for at in range(starts[user], starts[user + 1]):
-            if seen[items[at]] == user:
-                found.append(at)
-            seen[items[at]] = user
-    return np.array(found, dtype=np.int64) if found else np.empty(0, dtype=np.int64)
-
-
-@njit(cache=True)
-def _count_item(starts, items, user, item):
-    """How often a user has an item; without an early exit, so that the loop vectorizes."""
-    times = 0
-    for at in range(starts[user], starts[user + 1]):
-        times += items[at] == item
-    return times
-
-
-@njit(cache=True)
-def _repeat_change(starts, items, owners, at, other):
-    """How the number of repeats would change if two edges, of different users and items, exchanged their items."""
-    user, partner = owners[at], owners[other]
-    made = (_count_item(starts, items, user, items[other]) > 0) + (_count_item(starts, items, partner, items[at]) > 0)
-    mended = (_count_item(starts, items, user, items[at]) > 1) + (_count_item(starts, items, partner, items[other]) > 1)
-    return made - mended
-
-
-@njit(cache=True, nogil=True)
-def _repair_repeats(starts, items, owners, repeated, key, draw):
-    """Exchange every repeated edge with a random other edge; returns the number of draws so far.
-
-    An exchange that removes this repeat but makes another one is accepted too, and the new repeat is exchanged next. So
-    a repeat can move until an exchange removes it, even where no single exchange would. Partners are edges drawn
-    uniformly, and later edges of users drawn uniformly, because users with few edges lack the heaviest items.
-    """
-    for at in repeated:
-        for attempt in range(MAX_REPAIR_TRIES):
-            user = owners[at]
-            if _count_item(starts, items, user, items[at]) < 2:
-                break
-            if attempt < MAX_REPAIR_TRIES // 4 or attempt % 2:
-                other = draw_below(key, draw, len(items))
-            else:
-                partner = draw_below(key, draw, len(starts) - 1)
-                other = starts[partner] + draw_below(key, draw + 1, starts[partner + 1] - starts[partner])
-            draw += 2
-            if owners[other] == user or items[other] == items[at]:
-                continue
-            change = _repeat_change(starts, items, owners, at, other)
-            if change > 0 or (change == 0 and attempt < MAX_REPAIR_TRIES // 8):
-                continue
-            items[at], items[other] = items[other], items[at]
-            partner = owners[other]
-            if _count_item(starts, items, partner, items[other]) > 1:
-                at = other
-    return draw
-
-
 @njit(cache=True, nogil=True)
 def _construct_graph(starts, items, wanted, order):
     """Construct a graph with the same degrees and no repeats, which exists for graphical degrees.
@@ -295,13 +227,20 @@ def _construct_graph(starts, items, wanted, order):
 
 
 @njit(cache=True, nogil=True)
-def _mix_edges(starts, items, owners, key, draw):
-    """Try as many random exchanges as there are edges, but none that would make a repeat; returns the draws so far."""
-    for _ in range(len(items)):
-        at, other = draw_below(key, draw, len(items)), draw_below(key, draw + 1, len(items))
-        draw += 2
-        if owners[at] == owners[other] or items[at] == items[other]:
-            continue
-        if _repeat_change(starts, items, owners, at, other) == 0:
+def _mix_edges(starts, items, owners, key):
+    """Try EXCHANGES_PER_EDGE random exchanges of the items of two edges for each edge, but none that makes a repeat."""
+    for step in range(EXCHANGES_PER_EDGE * len(items)):
+        at, other = draw_below(key, 2 * step, len(items)), draw_below(key, 2 * step + 1, len(items))
+        if not (
+            _has_item(starts, items, owners[at], items[other]) or _has_item(starts, items, owners[other], items[at])
+        ):
             items[at], items[other] = items[other], items[at]
-    return draw
+
+
+@njit(cache=True)
+def _has_item(starts, items, user, item):
+    """Whether a user has an item; without an early exit, so that the loop vectorizes."""
+    times = 0
+    for at in range(starts[user], starts[user + 1]):
+        times += items[at] == item
+    return times > 0
