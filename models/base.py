@@ -89,7 +89,7 @@ class Model(Estimator[SettingsT], ABC):
             ids = _load("by_id").AnswersById.read(interactions)
             matrix, options = ids.table.matrix, ids.add_features(options)
         degrees, self._cache = count_item_degrees(check_interactions(matrix)), None
-        options.check(self, matrix.shape)
+        options.check(self, matrix)
         self.ids, self.item_degrees, self.item_features = ids, degrees, options.item_features
         self.params = self.settings.resolve(matrix)
         with options.watch(self.name, progress) as watched, self._limit_threads():

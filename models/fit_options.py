@@ -176,15 +176,22 @@ class FitOptions:
     rows: RowLoader | None = None
     scratch: Path | None = None
 
-    def check(self, model: Any, shape: tuple[int, int]) -> None:
-        """Check that the options match a model and a matrix of this shape.
+    def check(self, model: Any, interactions: csr_matrix) -> None:
+        """Check that the options match a model and a matrix.
 
         Raises:
             TypeError: features are no `csr_matrix`.
-            ValueError: the model cannot start at an earlier fit, or not at this one, or shapes differ.
+            ValueError: the model cannot start at an earlier fit, or not at this one, shapes differ, or an explicit
+                negative is a like.
         """
+        shape = interactions.shape
         if self.start:
             self.start.check(model, shape)
+        if (negatives := self.explicit_negatives) is not None:
+            if negatives.shape != shape:
+                raise ValueError(f"explicit negatives: the shape {negatives.shape} beside likes of the shape {shape}")
+            if both := csr_matrix(negatives.astype(bool).multiply(interactions.astype(bool))).nnz:
+                raise ValueError(f"explicit negatives: {both} of them are likes too; an item is liked or it is not")
         if self.item_features is not None:
             check_features(self.item_features, shape[1])
         if self.validation:

@@ -8,7 +8,7 @@ mixing function is that of SplitMix64 (Steele, Lea and Flood 2014).
 import zlib
 
 import numpy as np
-from numba import njit
+from numba import njit, prange
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
@@ -60,11 +60,11 @@ def normal(key, draw):
     return radius * np.cos(2.0 * np.pi * uniform(key, 2 * draw + 1))
 
 
-@njit(cache=True)
+@njit(cache=True, parallel=True, nogil=True)
 def normals(seed, purpose, rows, columns):
     """Standard normals, float32 (rows, columns); row i comes from the stream of unit i, iteration 0."""
     out = np.empty((rows, columns), dtype=np.float32)
-    for row in range(rows):
+    for row in prange(rows):
         key = stream(seed, purpose, 0, row)
         for column in range(columns):
             out[row, column] = normal(key, column)

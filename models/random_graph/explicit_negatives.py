@@ -15,10 +15,9 @@ out would say that a considered item was not considered, and raise the user's lo
 
 import numpy as np
 from numba import njit
-from scipy.sparse import csr_matrix
 
 from oneclass.models.negatives.sampling import negative_starts
-from oneclass.models.numerics.adjacency import Adjacency, copy_pattern
+from oneclass.models.numerics.adjacency import Adjacency
 from oneclass.models.random_graph.inference import GraphSampler
 
 
@@ -42,23 +41,6 @@ class ExplicitNegativeSampler(GraphSampler):
     def negatives(self, iteration: int) -> Adjacency:
         """The negatives of one iteration, by user: the observed ones, then the random ones."""
         return merge_graphs(self.observed, super().negatives(iteration))
-
-
-def explicit_negative_edges(interactions: csr_matrix, explicit_negatives: csr_matrix) -> Adjacency:
-    """Return the explicit negatives by user.
-
-    Raises:
-        ValueError: the shapes differ, or a pair is in both matrices.
-    """
-    if explicit_negatives.shape != interactions.shape:
-        raise ValueError(
-            f"observed negatives: come as a matrix of {explicit_negatives.shape}, and the likes as one of "
-            f"{interactions.shape}; give both the same users and items"
-        )
-    both = csr_matrix(explicit_negatives.astype(bool).multiply(interactions.astype(bool))).nnz
-    if both:
-        raise ValueError(f"observed negatives: {both} of them are likes too; an item is liked or it is not")
-    return copy_pattern(explicit_negatives)
 
 
 @njit(cache=True, nogil=True)

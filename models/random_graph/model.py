@@ -183,10 +183,9 @@ class RandomGraph(LikeModel[RandomGraphSettings]):
         likes = copy_pattern(interactions)
         if explicit_negatives is None or not self.params.explicit_negatives:
             return GraphSampler(likes, self.histogram, seed, units)
-        from oneclass.models.random_graph.explicit_negatives import ExplicitNegativeSampler, explicit_negative_edges
+        from oneclass.models.random_graph.explicit_negatives import ExplicitNegativeSampler
 
-        observed = explicit_negative_edges(interactions, explicit_negatives)
-        return ExplicitNegativeSampler(likes, observed, self.histogram, seed, units)
+        return ExplicitNegativeSampler(likes, copy_pattern(explicit_negatives), self.histogram, seed, units)
 
     def _set_histogram(self) -> None:
         """Set `gamma` and `histogram`."""

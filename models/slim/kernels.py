@@ -14,7 +14,6 @@ from oneclass.models.numerics.gram import add_row
 
 DENSE_RATIO = 4  # a row of the Gram matrix is stored dense if more than one in so many of its elements is not zero
 FIRST_ACTIVE = 16  # items in the first active set; later the set at most doubles at a time
-PASSES, STEPS = 8, 8  # passes over the active items, and then steps of conjugate gradients, where passes are not enough
 
 
 @njit(parallel=True, nogil=True, cache=True)
@@ -231,11 +230,9 @@ def _repeat_passes(weights, state, active, buffer, l1, tolerance, passes):
     """Pass over the active items until none moves by more than the tolerance; returns how many passes are left.
 
     After each pass the weights are multiplied by the factor that lowers the loss most: where items share their users,
-    their common size is what passes alone find slowly. Where that is not enough, as among the items of a single user,
-    the positive weights are moved together after every `PASSES`.
+    their common size is what passes alone find slowly.
     """
     (target, gradient, curvature, ridge), width = state, len(weights)
-    first = passes
     while passes > 0:
         passes -= 1
         largest = np.float32(0.0)
@@ -260,51 +257,4 @@ def _repeat_passes(weights, state, active, buffer, l1, tolerance, passes):
             for at in range(active + 1):
                 weights[at] *= factor
                 gradient[at] = target[at] - factor * (target[at] - gradient[at])
-        if (first - passes) % PASSES == 0:
-            _move_positive(weights, gradient, ridge, active, buffer, l1)
     return passes
-
-
-@njit(cache=True, fastmath={"contract"})
-def _move_positive(weights, gradient, ridge, active, buffer, l1):
-    """Move the positive weights towards the minimum over these alone, as far as none becomes negative.
-
-    By conjugate gradients, which need as many steps as the Gram matrix has groups of eigenvalues: a few where all items
-    share one user.
-    """
-    width = len(weights)
-    step, moved, product, residual, direction = np.zeros((5, active + 1), dtype=np.float32)
-    square = np.float32(0.0)
-    for at in range(1, active + 1):
-        if weights[at] > 0:
-            residual[at] = direction[at] = gradient[at] - l1 - ridge[at] * weights[at]
-            square += residual[at] * residual[at]
-    for _ in range(STEPS):
-        product[:] = 0.0
-        for at in range(1, active + 1):
-            if direction[at] != 0:
-                row = buffer[(at - 1) * width : (at - 1) * width + active + 1]
-                for other in range(active + 1):
-                    product[other] += direction[at] * row[other]
-        bend = np.float32(0.0)
-        for at in range(active + 1):
-            bend += direction[at] * (product[at] + ridge[at] * direction[at])
-        if not min(square, bend) > 0:  # a square of what is left may vanish in float32
-            break
-        length, before, square = square / bend, square, np.float32(0.0)
-        for at in range(active + 1):
-            step[at] += length * direction[at]
-            moved[at] += length * product[at]
-            if weights[at] > 0:
-                residual[at] -= length * (product[at] + ridge[at] * direction[at])
-                square += residual[at] * residual[at]
-        for at in range(active + 1):
-            if weights[at] > 0:
-                direction[at] = residual[at] + square / before * direction[at]
-    share = np.float32(1.0)
-    for at in range(active + 1):
-        if step[at] < 0:
-            share = min(share, -weights[at] / step[at])
-    for at in range(active + 1):
-        weights[at] = max(np.float32(0.0), weights[at] + share * step[at])
-        gradient[at] -= share * moved[at]

@@ -13,11 +13,9 @@ order.
 import numpy as np
 from numba import njit, prange
 
-from oneclass.models.numerics.random_numbers import normal, stream
 from oneclass.models.numerics.simd import (
     F32_WIDTH,
     ROWS,
-    add_outer,
     add_products,
     add_rows,
     add_scaled,
@@ -28,43 +26,8 @@ from oneclass.models.numerics.simd import (
     scale,
 )
 
-PARTS = 16  # runs of rows, each with a Gram matrix of its own; these are added in order
-BATCH = 64  # rows whose outer products are added at a time
 ROUNDING = np.float32(1e-12)  # stop where the squared residual has shrunk to this: a millionth of the residual
 FAST = {"contract", "nsz"}
-
-
-@njit(cache=True, parallel=True, nogil=True)
-def draw_factors(seed, purpose, scale, factors, table):
-    """Fill a table, float32 (rows, width), with normal factors of the standard deviation `scale`, keyed by row."""
-    for row in prange(len(table)):
-        key = stream(seed, purpose, 0, row)
-        for column in range(factors):
-            table[row, column] = np.float32(normal(key, column)) * scale
-
-
-@njit(cache=True, parallel=True, nogil=True)
-def gram_parts(weighted, table, rows, width, parts):
-    """Add to `parts`, float32 (PARTS, width^2), the upper triangles of weighted' table over each run of rows."""
-    size = -(-rows // PARTS)
-    for part in prange(PARTS):
-        sums = parts[part]
-        for first in range(part * size, min(part * size + size, rows), BATCH):
-            count = min(BATCH, min(part * size + size, rows) - first)
-            for row in range(0, width, ROWS):
-                for lane in range(row // F32_WIDTH * F32_WIDTH, width, F32_WIDTH):
-                    add_outer(
-                        sums,
-                        row * width + lane,
-                        width,
-                        weighted,
-                        first * width + row,
-                        width,
-                        table,
-                        first * width + lane,
-                        width,
-                        count,
-                    )
 
 
 @njit(cache=True, parallel=True, nogil=True)

@@ -54,7 +54,6 @@ from oneclass.models.wmf.normal_equations import (
     draw_factor_table,
     empty_table,
     factor_view,
-    merge_explicit_negatives,
 )
 
 UNOBSERVED = 6.0, 12.0  # of short and of long histories, for the default loss
@@ -179,9 +178,11 @@ class WMF(Model[WMFSettings]):
     def _build_systems(self, interactions: csr_matrix, options: FitOptions) -> tuple[RowSystems, RowSystems, float]:
         """Return the systems of the users and of the items, and the constant of the loss."""
         chosen = self.params
-        edges, targets = merge_explicit_negatives(
-            interactions, options.explicit_negatives, chosen.explicit_negative_weight
-        )
+        edges, targets, value = interactions, None, chosen.explicit_negative_weight
+        if value and (negatives := options.explicit_negatives) is not None and negatives.nnz:
+            likes = interactions.astype(bool).astype(np.float64)
+            edges = csr_matrix(likes + value * negatives.astype(bool))
+            targets = edges.data
         degrees = np.diff(edges.indptr) if targets is None else row_sums(edges.indptr, targets)
         weights = degree_weights_or_ones(degrees, chosen.user_weight_exponent)
         loss, by_item = self._loss(has_targets=targets is not None), edges.T.tocsr()

@@ -1,55 +1,23 @@
 """The linear systems of one side of weighted matrix factorization, users or items, and its half of a pass."""
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
+from numba import get_num_threads
 from scipy.sparse import csr_matrix
 
-from oneclass.models.numerics.adjacency import partition_rows
+from oneclass.models.numerics.adjacency import partition_evenly, partition_rows
 from oneclass.models.numerics.matmul import as_read_only
-from oneclass.models.numerics.random_numbers import purpose
+from oneclass.models.numerics.random_numbers import normals, purpose
 from oneclass.models.numerics.simd import aligned_zeros, pad_width
+from oneclass.models.numerics.threads import single_threaded_blas
 from oneclass.models.numerics.validation import row_sums
-from oneclass.models.wmf.kernels import PARTS, draw_factors, gram_parts, solve_rows, sum_squares
-
-
-def merge_explicit_negatives(
-    interactions: csr_matrix, explicit_negatives: csr_matrix | None, weight: float
-) -> tuple[csr_matrix, np.ndarray | None]:
-    """Merge likes and explicit negatives into the pairs of S and their targets.
-
-    Args:
-        interactions: (users, items) CSR, sorted columns, the likes.
-        explicit_negatives: CSR of that shape, sorted columns, disjoint from the likes; None if the log has none.
-        weight: p of explicit negatives.
-
-    Returns:
-        (users, items) CSR with sorted columns, whose values are the targets, and these, float64 (pairs,); the likes
-        themselves and None without explicit negatives.
-
-    Raises:
-        ValueError: the shapes differ, or a pair is in both matrices.
-    """
-    if not weight or explicit_negatives is None or not explicit_negatives.nnz:
-        return interactions, None
-    if explicit_negatives.shape != interactions.shape:
-        raise ValueError(
-            f"explicit negatives: the shape {explicit_negatives.shape} beside likes of the shape {interactions.shape}"
-        )
-    likes, others = (
-        csr_matrix((np.full(pairs.nnz, value), pairs.indices, pairs.indptr), shape=pairs.shape)
-        for pairs, value in ((interactions, 1.0), (explicit_negatives, weight))
-    )
-    both = likes + others
-    if both.nnz < likes.nnz + others.nnz:
-        raise ValueError(
-            f"explicit negatives: {likes.nnz + others.nnz - both.nnz} pairs are likes too; leave them out of one"
-        )
-    both.sort_indices()
-    return both, both.data
-
+from oneclass.models.wmf.kernels import solve_rows, sum_squares
 
 NUM_ROW_PARTS = 64  # parts of the rows, distributed over the threads
+GRAM_PARTS = 16  # parts of the rows, whose Gram matrices are added in order
 
 
 @dataclass(frozen=True)
@@ -132,14 +100,12 @@ class RowSystems:
 
     def gram(self, other: np.ndarray, factors: int) -> np.ndarray:
         """w0 G, float32 (width^2,): the Gram matrix of the other side by its weights, summed in a fixed order."""
-        width = int(pad_width(factors))
-        count, weighted = len(other) // width - 1, other  # a table ends in a row of zeros
-        if self.others is not None and (self.others != 1).any():
-            weighted = (other[: count * width].reshape(count, width) * self.others[:, None]).reshape(-1)
-        parts = np.zeros((PARTS, width * width), dtype=np.float32)
-        gram_parts(weighted, other, count, width, parts)
-        upper = np.triu(parts.sum(axis=0).reshape(width, width))
-        return (upper + np.triu(upper, 1).T).reshape(-1) * np.float32(self.unobserved)
+        rows = other.reshape(-1, int(pad_width(factors)))[:-1]  # a table ends in a row of zeros
+        weighted = rows if self.others is None else rows * self.others[:, None]
+        bounds = pairwise(partition_evenly(len(rows), GRAM_PARTS).tolist())
+        with single_threaded_blas(), ThreadPoolExecutor(get_num_threads()) as pool:
+            parts = pool.map(lambda some: weighted[slice(*some)].T @ rows[slice(*some)], bounds)
+            return sum(parts, np.zeros((rows.shape[1],) * 2, np.float32)).reshape(-1) * np.float32(self.unobserved)
 
     def _partition_rows(self, width: int) -> np.ndarray:
         """Bounds int64 of at most RUNS runs of rows with about equal cost; a row costs about as much as width / 2
@@ -155,8 +121,7 @@ class RowSystems:
 def draw_factor_table(count: int, factors: int, scale: float, seed: int, name: str) -> np.ndarray:
     """A table of normal factors with standard deviation scale / sqrt(K), in the layout of the kernels."""
     table = empty_table(count, factors)
-    rows = table.reshape(count + 1, -1)[:-1]
-    draw_factors(seed, purpose(name), np.float32(scale / np.sqrt(factors)), factors, rows)
+    factor_view(table, factors)[:] = normals(seed, purpose(name), count, factors) * np.float32(scale / np.sqrt(factors))
     return table
 
 

@@ -206,7 +206,7 @@ def build_start(home: Home, estimator: Model, previous: Fit, split: SplitMatrice
     """Build a start from the earlier fit for a fit on a split; None, with a warning, if it is unusable."""
     try:
         start = _match_fit(home, previous, split)
-        FitOptions(start=start).check(estimator, split.train.shape)
+        FitOptions(start=start).check(estimator, split.train)
     except (checksums.DamagedFile, ValueError) as error:
         logger.warning("%s begins afresh: %s", estimator.name, error)
         return None

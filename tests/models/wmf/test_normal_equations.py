@@ -96,18 +96,6 @@ def test_new_users_are_folded_in_by_their_likes(log):
     assert liked[log[0][:9] > 0].mean() > WEIGHT + 0.1
 
 
-def test_it_is_refused_where_it_cannot_be(log):
-    likes, considered = log
-    with pytest.raises(ValueError, match="pairs are likes too"):
-        fit_model(likes, considered + likes)
-    with pytest.raises(ValueError, match="shape"):
-        fit_model(likes, considered[:, 1:])
-    assert (
-        WMFSettings(explicit_negative_weight=0.1).reads_explicit_negatives
-        and not WMFSettings().reads_explicit_negatives
-    )
-
-
 def test_members_of_a_blend_get_them(log):
     likes, considered = log
     components = [
@@ -115,6 +103,7 @@ def test_members_of_a_blend_get_them(log):
         {"model": "mrf_dense"},
     ]
     settings = BlendSettings(components=components)
+    assert not WMFSettings().reads_explicit_negatives
     assert settings.reads_explicit_negatives and not BlendSettings().reads_explicit_negatives
     made = Blend(settings, seed=3).fit(csr_matrix(likes), FitOptions(explicit_negatives=csr_matrix(considered)))
     assert have_same_factors(made.components[0], fit_model(likes, considered))
