@@ -29,9 +29,8 @@ from scipy.sparse import csc_matrix, csr_matrix
 from oneclass.models.fit_options import Epoch, FitOptions
 from oneclass.models.item_weights import ItemWeights
 from oneclass.models.memory_estimates import FitCost, LogSize
+from oneclass.models.numerics.adjacency import as_read_only, find_largest
 from oneclass.models.numerics.gram import gram_rows
-from oneclass.models.numerics.matmul import as_read_only
-from oneclass.models.numerics.top_k import find_largest
 from oneclass.models.settings import Choice, ModelSettings, NumericRange, RecencySettings, SearchSpace
 
 

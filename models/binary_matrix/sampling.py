@@ -12,9 +12,8 @@ import numpy as np
 from numba import njit, prange
 from scipy.sparse import csr_matrix
 
-from oneclass.models.numerics.adjacency import copy_pattern
+from oneclass.models.numerics.adjacency import contains, copy_pattern, first_above
 from oneclass.models.numerics.random_numbers import below, purpose, stream, uniform
-from oneclass.models.numerics.top_k import contains, first_above
 
 Strategy = Literal["uniform", "balanced", "biased"]
 STRATEGIES: tuple[Strategy, ...] = ("uniform", "balanced", "biased")

@@ -15,9 +15,9 @@ from functools import cache
 import numpy as np
 from numba import njit, prange
 
+from oneclass.models.numerics.adjacency import first_above
 from oneclass.models.numerics.random_numbers import below, mix, stream
 from oneclass.models.numerics.simd import prefetch_row
-from oneclass.models.numerics.top_k import first_above
 
 SHARDS = 8
 ROUNDS = 2 * SHARDS - 1

@@ -24,7 +24,8 @@ from oneclass.models.bpr.kernels import compile_fold_in_kernel
 from oneclass.models.bpr.training import Training, row_width
 from oneclass.models.fit_options import Epoch, FitOptions, sampling_seed, skipped_epochs
 from oneclass.models.memory_estimates import FitCost, LogSize
-from oneclass.models.numerics.matmul import as_read_only, dense_times
+from oneclass.models.numerics.adjacency import as_read_only
+from oneclass.models.numerics.matmul import dense_times
 from oneclass.models.numerics.random_numbers import purpose
 from oneclass.models.numerics.threads import kernel_threads
 from oneclass.models.settings import Choice, ModelSettings, NumericRange, SearchSpace

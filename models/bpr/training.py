@@ -5,8 +5,7 @@ from scipy.sparse import csr_matrix
 
 from oneclass.models.bpr.kernels import CELLS, SHARDS, compile_step_kernel, draw_samples
 from oneclass.models.fit_options import Start, copy_rows
-from oneclass.models.numerics.adjacency import partition_rows
-from oneclass.models.numerics.matmul import as_read_only
+from oneclass.models.numerics.adjacency import as_read_only, partition_rows
 from oneclass.models.numerics.random_numbers import normals, purpose
 
 INITIAL_SCALE = np.float32(0.1)  # standard deviation of the factors before the first step

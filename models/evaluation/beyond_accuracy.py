@@ -12,7 +12,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from oneclass.models.evaluation.metrics import Mean, mean_and_error
-from oneclass.models.numerics.matmul import as_read_only
+from oneclass.models.numerics.adjacency import as_read_only
 
 TOP_K = 20
 

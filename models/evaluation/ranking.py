@@ -10,7 +10,8 @@ import numpy as np
 from numba import njit, prange
 from scipy.sparse import csr_matrix
 
-from oneclass.models.numerics.top_k import as_index_arrays, contains, top_of_row
+from oneclass.models.numerics.adjacency import contains
+from oneclass.models.numerics.top_k import as_index_arrays, top_of_row
 
 NAN_SCORE, TARGET_EXCLUDED = 1, 2  # faults of a row
 REASONS = {NAN_SCORE: "a score is NaN", TARGET_EXCLUDED: "a target lies in the history"}

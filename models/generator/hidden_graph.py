@@ -14,9 +14,8 @@ import numpy as np
 from numba import njit
 
 from oneclass.models.degrees.distributions import Distribution
-from oneclass.models.numerics.adjacency import transpose
+from oneclass.models.numerics.adjacency import find_largest, first_above, transpose
 from oneclass.models.numerics.random_numbers import purpose, stream, uniform
-from oneclass.models.numerics.top_k import find_largest, first_above
 
 USER_DEGREES, ITEM_DEGREES = purpose("hidden graph: user degrees"), purpose("hidden graph: item degrees")
 REDRAW = purpose("hidden graph: redraw")

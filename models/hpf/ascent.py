@@ -9,8 +9,7 @@ from scipy.special import gammaln
 
 from oneclass.models.hpf import kernels
 from oneclass.models.numerics import random_numbers
-from oneclass.models.numerics.adjacency import partition_evenly, partition_rows
-from oneclass.models.numerics.matmul import as_read_only
+from oneclass.models.numerics.adjacency import as_read_only, partition_evenly, partition_rows
 from oneclass.models.numerics.simd import pad_width
 
 SHARDS = 16  # users, and items, are cut into so many parts; partial sums are added in their order

@@ -19,9 +19,8 @@ from oneclass.models.mrf.sparse_kernels import (
     solve_inverse_columns,
 )
 from oneclass.models.mrf.sparse_pattern import Pattern
-from oneclass.models.numerics.adjacency import partition_by_budget
+from oneclass.models.numerics.adjacency import as_read_only, partition_by_budget
 from oneclass.models.numerics.gram import GramRows
-from oneclass.models.numerics.matmul import as_read_only
 
 BATCH_ENTRIES = 1 << 27  # float32 numbers in the matrices of a batch: 512 MiB; no bit depends on it
 

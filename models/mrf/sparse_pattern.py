@@ -9,9 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from numba import get_num_threads, njit, prange
 
+from oneclass.models.numerics.adjacency import as_read_only, find_largest
 from oneclass.models.numerics.gram import GramRows, add_row, rescale_row
-from oneclass.models.numerics.matmul import as_read_only
-from oneclass.models.numerics.top_k import find_largest
 
 CANDIDATE_ENTRIES = 1 << 23  # entries of a chunk of rows: 96 MB
 SAMPLE_ROWS = 2048  # rows from which a threshold is guessed for a density

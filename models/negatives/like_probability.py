@@ -4,15 +4,15 @@ The logit a = u'v + b is approximated by a Gaussian with the first two moments t
 `GaussianFactors`.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
 from numba import njit, prange
 
+from oneclass.models.numerics.logistic_bound import PLAIN, exp_of_minus
 from oneclass.models.numerics.matmul import dense_times
-from oneclass.models.numerics.threads import map_row_blocks
 
 
 @dataclass
@@ -112,18 +112,19 @@ def log_odds(means: np.ndarray, variances: np.ndarray) -> np.ndarray:
 
 
 def sigmoid(logits: np.ndarray) -> np.ndarray:
-    """1 / (1 + exp(-x)), a new float32 array: a few passes over one array, faster than scipy's `expit`."""
+    """1 / (1 + exp(-x)), float32, of an array of that shape (rows, columns); on all threads."""
     values = np.empty_like(logits)
     _put_sigmoid(logits, values)
     return values
 
 
-def _put_sigmoid(logits: np.ndarray, values: np.ndarray) -> None:
-    np.negative(logits, out=values)
-    with np.errstate(over="ignore"):  # 1 / infinity is the zero that is meant
-        np.exp(values, out=values)
-    values += 1
-    np.reciprocal(values, out=values)
+@njit(**PLAIN, parallel=True)
+def _put_sigmoid(logits, values):
+    for row in prange(len(logits)):
+        for column in range(logits.shape[1]):
+            x = logits[row, column]
+            tail = exp_of_minus(min(abs(x), np.float32(80)))
+            values[row, column] = (ONE if x > 0 else tail) / (ONE + tail) if not np.isnan(x) else x
 
 
 def compute_scores(
@@ -136,20 +137,12 @@ def compute_scores(
         names: of `like`, sigma(x); `popularity_x_like`, sigma(x) pi; and `popularity_x_odds`, x + a log pi.
         popularity, log_popularity: float32 (items,), pi and a log pi.
     """
-    odds = "popularity_x_odds"
-
-    def put_by(work: Callable[[np.ndarray, np.ndarray], object], source: np.ndarray) -> np.ndarray:
-        made = np.empty_like(source)
-        map_row_blocks(work, source, made)
-        return made
-
-    like = None
+    like = sigmoid(logits) if names != ("popularity_x_odds",) else logits
     for name in names:
-        if name == odds:
-            yield put_by(lambda x, put: np.add(x, log_popularity, out=put), logits)
+        if name == "popularity_x_odds":
+            yield logits + log_popularity
         else:
-            like = put_by(_put_sigmoid, logits) if like is None else like
-            yield like if name == "like" else put_by(lambda x, put: np.multiply(x, popularity, out=put), like)
+            yield like if name == "like" else like * popularity
 
 
 def like_spread(means: np.ndarray, variances: np.ndarray, like: np.ndarray) -> np.ndarray:

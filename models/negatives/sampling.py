@@ -13,10 +13,10 @@ from numba import njit, prange
 
 from oneclass.models.numerics.adjacency import (
     Adjacency,
+    find_largest,
     partition_shards,
 )
 from oneclass.models.numerics.random_numbers import bits, purpose, stream, uniform
-from oneclass.models.numerics.top_k import find_largest
 
 ALIAS_DRAWS, KEY_DRAWS = purpose("negatives: alias draws"), purpose("negatives: exponential keys")
 HEAVY_USER_RATIO = (

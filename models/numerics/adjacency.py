@@ -1,4 +1,5 @@
-"""Bipartite graphs as kernels take them: the neighbours of each vertex, where each list begins, and parts of the lists.
+"""Bipartite graphs as kernels take them: the neighbours of each vertex, where each list begins, parts of the lists, and
+what is found in them.
 
 Partitions of rows have about equal loads: a row's number of entries, plus a cost of the row itself. They depend on the
 rows alone, so sums over parts, added in order, do not depend on the threads.
@@ -8,9 +9,17 @@ from collections.abc import Iterator
 
 import numpy as np
 from numba import njit
+from numpy.typing import ArrayLike
 from scipy.sparse import csc_matrix, csr_matrix
 
 Adjacency = tuple[np.ndarray, np.ndarray]  # (starts int64 (vertices + 1,), neighbours int32 (edges,))
+
+
+def as_read_only(array: ArrayLike, dtype: type) -> np.ndarray:
+    """A C-ordered read-only view, or a converted copy, so that a kernel is compiled for one kind of argument only."""
+    view = np.ascontiguousarray(np.asarray(array), dtype=dtype).view()
+    view.flags.writeable = False
+    return view
 
 
 def copy_pattern(matrix: csr_matrix | csc_matrix) -> Adjacency:
@@ -62,6 +71,48 @@ def put_edges(free, place, vertices, neighbours, values, found, found_values):
             found[at] = neighbours[edge]
             found_values[at] = values[edge]
             free[own] = at + 1
+
+
+@njit(cache=True, nogil=True)
+def first_above(ascending, value):
+    """The first place of an ascending array whose number exceeds `value`; the array's length if there is none."""
+    low, high = np.int64(0), np.int64(len(ascending))
+    while low < high:
+        middle = (low + high) // 2
+        if ascending[middle] > value:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+@njit(cache=True, nogil=True)
+def contains(ascending, value):
+    """Whether the value is in an ascending array."""
+    place = first_above(ascending, value) - 1
+    return place >= 0 and ascending[place] == value
+
+
+@njit(cache=True, nogil=True)
+def find_largest(values, count):
+    """Return the places of the `count` largest values, int64, ascending; of equal values the first are taken.
+
+    No value may be NaN.
+    """
+    if count >= len(values):
+        return np.arange(len(values))
+    if count <= 0:
+        return np.empty(0, dtype=np.int64)
+    least, room = np.partition(values, len(values) - count)[len(values) - count], count
+    for value in values:
+        room -= value > least
+    places, at = np.empty(count, dtype=np.int64), 0
+    for place in range(len(values)):
+        if values[place] > least or (values[place] == least and room > 0):
+            room -= values[place] == least
+            places[at] = place
+            at += 1
+    return places
 
 
 def partition_rows(starts: np.ndarray, count: int, row_cost: int = 0, *, whole: bool = False) -> np.ndarray:

@@ -8,7 +8,6 @@ thousand rows. The inverse of a large matrix is in `models.numerics.gram_inverse
 import numpy as np
 from numba import njit
 
-from oneclass.models.numerics.logistic_bound import FAST as LOOSE
 from oneclass.models.numerics.logistic_bound import PLAIN
 from oneclass.models.numerics.simd import (
     F32_WIDTH,
@@ -25,26 +24,6 @@ from oneclass.models.numerics.simd import (
 )
 
 STRICT = {"contract", "nsz"}
-
-
-@njit(cache=True, fastmath=LOOSE, inline="always")
-def solve_in_rows(matrix, stride, size, vector, least):
-    """vector = P^-1 vector; the lower triangle of P, with rows `stride` long, is eliminated from the last row up.
-
-    No eigenvalue of P may lie below `least`: a pivot that rounding made smaller is raised to it.
-    """
-    for last in range(size - 1, -1, -1):
-        matrix[last * stride + last] = max(matrix[last * stride + last], least)
-        pivot = 1 / matrix[last * stride + last]
-        for row in range(last):
-            factor = -matrix[last * stride + row] * pivot
-            add_scaled(matrix, row * stride, np.float32(factor), matrix, last * stride, row + 1)
-            vector[row] += factor * vector[last]
-    for row in range(size):
-        total = vector[row]
-        for column in range(row):
-            total -= matrix[row * stride + column] * vector[column]
-        vector[row] = total / matrix[row * stride + row]
 
 
 @njit(cache=True, fastmath=STRICT)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit, prange
 
-from oneclass.models.numerics.matmul import as_read_only
-from oneclass.models.numerics.top_k import as_index_arrays, first_above, top_of_row
+from oneclass.models.numerics.adjacency import as_read_only, first_above
+from oneclass.models.numerics.top_k import as_index_arrays, top_of_row
 
 WINDOW = 2  # times n items of the ranking are found first, where categories have limits; then four times as many
 

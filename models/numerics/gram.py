@@ -11,7 +11,7 @@ import numpy as np
 from numba import get_num_threads, njit, prange
 from scipy.sparse import csr_matrix
 
-from oneclass.models.numerics.matmul import as_read_only
+from oneclass.models.numerics.adjacency import as_read_only
 
 
 class GramRows(NamedTuple):

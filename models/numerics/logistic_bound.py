@@ -6,9 +6,8 @@ Jaakkola and Jordan, "Bayesian parameter estimation via variational methods", 20
     lambda(xi) = (sigma(xi) - 1/2) / (2 xi) = tanh(xi / 2) / (4 xi),    lambda(0) = 1/8.
 
 If a has a posterior, the best xi^2 is E a^2. Kernels compute that square, so functions named `of_square` take xi^2, and
-the others take xi. There are two float32 approximations of lambda, because published parameters depend on the bits of
-each. Errors are relative, against float64, for xi up to 300. Times are nanoseconds for one number in a loop over
-250,000, all taken in one run.
+the others take xi. Errors are relative, against float64, for xi up to 300. Times are nanoseconds for one number in a
+loop over 250,000.
 """
 
 from typing import Any
@@ -33,30 +32,6 @@ def best_square(mean, variance):
     optimized whether the product and the sum become one instruction. Published parameters depend on the rounding.
     """
     return mean * mean + variance
-
-
-@njit(cache=True, fastmath=FAST, inline="always")
-def twice_lambda_of_square(xi_squared):
-    """2 lambda(xi), float32, from xi^2, without an exponential and without a special case near zero.
-
-    The rational minimax approximation of tanh on +-7.9 that Eigen and XNNPACK use; error below 5e-7; 0.2 ns, and 2.5
-    where the loop is not of `error_model` "numpy": tests for a division by zero keep it from being vectorized.
-    """
-    y = np.float32(0.25) * xi_squared
-    s = min(y, np.float32(62.4))
-    top = np.float32(-2.76076847742355e-16)
-    top = top * s + np.float32(2.00018790482477e-13)
-    top = top * s + np.float32(-8.60467152213735e-11)
-    top = top * s + np.float32(5.12229709037114e-08)
-    top = top * s + np.float32(1.48572235717979e-05)
-    top = top * s + np.float32(6.37261928875436e-04)
-    top = top * s + np.float32(4.89352455891786e-03)
-    bottom = np.float32(1.19825839466702e-06)
-    bottom = bottom * s + np.float32(1.18534705686654e-04)
-    bottom = bottom * s + np.float32(2.26843463243900e-03)
-    bottom = bottom * s + np.float32(4.89352518554385e-03)
-    tiny = np.float32(1e-30)
-    return np.float32(0.25) * top / bottom * np.sqrt((s + tiny) / (y + tiny))
 
 
 @njit(**PLAIN)

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import get_num_threads, njit, prange
-from numpy.typing import ArrayLike
 from scipy.sparse import csr_matrix
 
+from oneclass.models.numerics.adjacency import as_read_only
 from oneclass.models.numerics.simd import (
     F32_WIDTH,
     ROWS,
@@ -169,13 +169,6 @@ def normalize_columns(vectors: np.ndarray) -> np.ndarray:
     """The vectors divided by their lengths, float32 (K, items); zeros stay zeros."""
     lengths = np.linalg.norm(vectors, axis=1)
     return np.ascontiguousarray(vectors.T) / np.where(lengths > 0, lengths, 1).astype(np.float32)
-
-
-def as_read_only(array: ArrayLike, dtype: type) -> np.ndarray:
-    """A C-ordered read-only view, or a converted copy, so that a kernel is compiled for one kind of argument only."""
-    view = np.ascontiguousarray(np.asarray(array), dtype=dtype).view()
-    view.flags.writeable = False
-    return view
 
 
 def _multiply(indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, table: np.ndarray) -> np.ndarray:

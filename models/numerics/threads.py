@@ -10,12 +10,10 @@ import importlib
 import os
 import threading
 import warnings
-from collections.abc import Callable, Generator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Generator
 from typing import Any
 
 import numba
-import numpy as np
 from threadpoolctl import get_cached_controller
 
 NUMBA_CONFIG: Any = importlib.import_module("numba.core.config")  # its variables are made when it is imported
@@ -40,9 +38,6 @@ def _choose_layer() -> str:
 # that it waits for. libgomp reads the variable when it is loaded.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 NUMBA_CONFIG.THREADING_LAYER = _choose_layer()
-ROW_BLOCK_ENTRIES = (
-    1 << 17
-)  # numbers of an array that `map_row_blocks` takes at a time; of fewer, two threads take longer than one
 _kernel_lock = threading.RLock() if NUMBA_CONFIG.THREADING_LAYER == "workqueue" else contextlib.nullcontext()
 _blas_lock = threading.RLock()
 _numba_parallel: Any = importlib.import_module("numba.np.ufunc.parallel")
@@ -91,27 +86,6 @@ def kernel_threads(count: int) -> Generator[None]:
 def parallel_calls(threads: int, calls: int) -> int:
     """How many of some calls to make at a time in one process; 1 where only one may run a parallel kernel at once."""
     return 1 if NUMBA_CONFIG.THREADING_LAYER == "workqueue" else max(1, min(threads, calls))
-
-
-def map_row_blocks(work: Callable[..., object], *arrays: np.ndarray) -> None:
-    """Pass over whole arrays by numpy several times, on all threads, a few rows at a time that stay in a cache.
-
-    Args:
-        work: takes some rows of each array.
-        arrays: (rows, columns), of one shape.
-    """
-    threads, rows = numba.get_num_threads(), max(1, ROW_BLOCK_ENTRIES // max(1, arrays[0].shape[1]))
-    starts = range(0, len(arrays[0]), rows)
-
-    def pass_over(of_thread: range) -> None:
-        for start in of_thread:
-            work(*(array[start : start + rows] for array in arrays))
-
-    if threads == 1 or len(starts) < 2:
-        pass_over(starts)
-        return
-    with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(pass_over, [starts[number::threads] for number in range(threads)]))
 
 
 @contextlib.contextmanager

@@ -6,50 +6,7 @@ import numpy as np
 from numba import njit, prange
 from scipy.sparse import csr_matrix
 
-from oneclass.models.numerics.matmul import as_read_only
-
-
-@njit(cache=True, nogil=True)
-def first_above(ascending, value):
-    """The first place of an ascending array whose number exceeds `value`; the array's length if there is none."""
-    low, high = np.int64(0), np.int64(len(ascending))
-    while low < high:
-        middle = (low + high) // 2
-        if ascending[middle] > value:
-            high = middle
-        else:
-            low = middle + 1
-    return low
-
-
-@njit(cache=True, nogil=True)
-def contains(ascending, value):
-    """Whether the value is in an ascending array."""
-    place = first_above(ascending, value) - 1
-    return place >= 0 and ascending[place] == value
-
-
-@njit(cache=True, nogil=True)
-def find_largest(values, count):
-    """Return the places of the `count` largest values, int64, ascending; of equal values the first are taken.
-
-    No value may be NaN.
-    """
-    if count >= len(values):
-        return np.arange(len(values))
-    if count <= 0:
-        return np.empty(0, dtype=np.int64)
-    least, room = np.partition(values, len(values) - count)[len(values) - count], count
-    for value in values:
-        room -= value > least
-    places, at = np.empty(count, dtype=np.int64), 0
-    for place in range(len(values)):
-        if values[place] > least or (values[place] == least and room > 0):
-            room -= values[place] == least
-            places[at] = place
-            at += 1
-    return places
-
+from oneclass.models.numerics.adjacency import as_read_only, find_largest
 
 ITEMS_PER_SCAN = 32  # items that are passed over together, where none is among the n best
 NUM_GROUPS = 256  # of items; their maxima tell below which score no item is among the n best

@@ -6,9 +6,8 @@ import numpy as np
 from scipy.sparse import csc_matrix, csr_matrix
 from scipy.special import digamma, gammaln, log_expit, xlogy
 
-from oneclass.models.numerics.adjacency import partition_rows
+from oneclass.models.numerics.adjacency import as_read_only, partition_rows
 from oneclass.models.numerics.logistic_bound import lambda_of_xi
-from oneclass.models.numerics.matmul import as_read_only
 from oneclass.models.numerics.simd import aligned_zeros, pad_width
 from oneclass.models.numerics.validation import row_sums
 from oneclass.models.paired_symbols import kernels

@@ -19,13 +19,13 @@ from typing import Any
 import numpy as np
 from numba import njit, prange
 
-from oneclass.models.numerics.cholesky import solve_in_rows
-from oneclass.models.numerics.logistic_bound import FAST, best_bound_of_square, best_square, twice_lambda_of_square
+from oneclass.models.numerics.logistic_bound import FAST, best_bound_of_square, best_square, lambda_of_square
 from oneclass.models.numerics.simd import (
     F32_WIDTH,
     IN_ORDER,
     ROWS,
     ZERO,
+    add_scaled,
     aligned_zeros,
     broadcast,
     eight,
@@ -177,7 +177,7 @@ def fill_logit_moments(rows, own, columns, table, count, factors):
 def fill_weights(columns):
     """w = 2 lambda(xi) of a batch."""
     for edge in range(BATCH):
-        columns[WEIGHT, edge] = twice_lambda_of_square(columns[SQUARE, edge])
+        columns[WEIGHT, edge] = np.float32(2) * lambda_of_square(columns[SQUARE, edge])
 
 
 @njit(**IN_ORDER)
@@ -294,6 +294,26 @@ def natural_parameters(sums, own_bias, solution, factors, tau):
         solution[row] = sums[pulls + row]
     for row in range(factors):
         solution[row] -= own_bias * sums[ones + row]
+
+
+@njit(cache=True, fastmath=FAST, inline="always")
+def solve_in_rows(matrix, stride, size, vector, least):
+    """vector = P^-1 vector; the lower triangle of P, with rows `stride` long, is eliminated from the last row up.
+
+    No eigenvalue of P may lie below `least`: a pivot that rounding made smaller is raised to it.
+    """
+    for last in range(size - 1, -1, -1):
+        matrix[last * stride + last] = max(matrix[last * stride + last], least)
+        pivot = 1 / matrix[last * stride + last]
+        for row in range(last):
+            factor = -matrix[last * stride + row] * pivot
+            add_scaled(matrix, row * stride, np.float32(factor), matrix, last * stride, row + 1)
+            vector[row] += factor * vector[last]
+    for row in range(size):
+        total = vector[row]
+        for column in range(row):
+            total -= matrix[row * stride + column] * vector[column]
+        vector[row] = total / matrix[row * stride + row]
 
 
 @njit(**OPTIONS)

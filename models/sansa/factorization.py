@@ -11,9 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from numba import get_num_threads, njit, prange
 
+from oneclass.models.numerics.adjacency import as_read_only, find_largest
 from oneclass.models.numerics.gram import GramRows
-from oneclass.models.numerics.matmul import as_read_only
-from oneclass.models.numerics.top_k import find_largest
 
 FIRST_SHIFT = 1e-3  # of the diagonal, where a pivot is not positive; doubled until all are
 SMALLEST_PIVOT = 1e-6  # of the diagonal of the matrix

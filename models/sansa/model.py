@@ -20,12 +20,10 @@ from scipy.sparse import csr_matrix
 from oneclass.models.base import Model
 from oneclass.models.fit_options import Epoch, FitOptions
 from oneclass.models.memory_estimates import FitCost, LogSize
+from oneclass.models.numerics.adjacency import as_read_only
 from oneclass.models.numerics.column_moments import column_moments, mean_over_edges, rescale_columns
 from oneclass.models.numerics.gram import gram_rows
-from oneclass.models.numerics.matmul import (
-    as_read_only,
-    sparse_table,
-)
+from oneclass.models.numerics.matmul import sparse_table
 from oneclass.models.numerics.popularity_fallback import fallback_factors, fill_popularity_fallback
 from oneclass.models.numerics.sequential_histories import recency_weights
 from oneclass.models.sansa.factorization import factorize, invert

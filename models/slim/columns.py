@@ -18,7 +18,7 @@ import numpy as np
 from numba import get_num_threads, njit
 from scipy.sparse import csc_matrix, csr_matrix
 
-from oneclass.models.numerics.matmul import as_read_only
+from oneclass.models.numerics.adjacency import as_read_only
 from oneclass.models.slim.kernels import count_candidates, solve_columns
 
 BATCH_ENTRIES = 1 << 22  # candidates of a batch of columns: 32 MB

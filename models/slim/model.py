@@ -22,9 +22,9 @@ from scipy.sparse import csr_matrix, hstack
 from oneclass.models.fit_options import Epoch, FitOptions
 from oneclass.models.item_weights import ItemWeights
 from oneclass.models.memory_estimates import FitCost, LogSize
+from oneclass.models.numerics.adjacency import as_read_only
 from oneclass.models.numerics.column_moments import column_moments, mean_over_edges
 from oneclass.models.numerics.gram import GramRows, gram_rows
-from oneclass.models.numerics.matmul import as_read_only
 from oneclass.models.numerics.validation import mean_degree
 from oneclass.models.settings import NumericRange, RecencySettings, RelativeRange, SearchSpace, interpolate_by_history
 from oneclass.models.slim.columns import MAX_SWEEPS, EqualItems, Gram, solve_batches

@@ -8,8 +8,7 @@ import numpy as np
 from numba import get_num_threads
 from scipy.sparse import csr_matrix
 
-from oneclass.models.numerics.adjacency import partition_evenly, partition_rows
-from oneclass.models.numerics.matmul import as_read_only
+from oneclass.models.numerics.adjacency import as_read_only, partition_evenly, partition_rows
 from oneclass.models.numerics.random_numbers import normals, purpose
 from oneclass.models.numerics.simd import aligned_zeros, pad_width
 from oneclass.models.numerics.threads import single_threaded_blas

@@ -17,7 +17,7 @@ from scipy.sparse import csr_matrix, vstack
 
 from oneclass import sql
 from oneclass.models.attributes.encoder import KINDS, FeatureEncoder
-from oneclass.models.numerics.matmul import as_read_only
+from oneclass.models.numerics.adjacency import as_read_only
 from oneclass.models.numerics.sequential_histories import select_ranks, with_recency_ranks
 from oneclass.tasks.attributes import load_attributes, load_version
 from oneclass.tasks.binarize.aggregate import LikeSelection

@@ -12,7 +12,6 @@ from oneclass.models.numerics.logistic_bound import (
     exp_of_minus,
     lambda_of_square,
     lambda_of_xi,
-    twice_lambda_of_square,
 )
 
 XI = np.concatenate([[0.0, 1e-20], np.geomspace(1e-6, 300, 4000), np.linspace(0.2, 0.3, 1000)])
@@ -49,7 +48,6 @@ def test_the_line_lies_below_the_logistic_function_and_touches_it():
 @pytest.mark.parametrize(
     ("approximate", "exact", "error"),
     [
-        (twice_lambda_of_square, lambda xi: 2 * exact_lambda(xi), 5e-7),
         (lambda_of_square, exact_lambda, 3e-7),
         (best_bound_of_square, lambda xi: log_expit(xi) - xi / 2, 3e-7),
     ],

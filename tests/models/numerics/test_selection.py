@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from oneclass.models.numerics.adjacency import contains, find_largest, first_above
 from oneclass.models.numerics.constrained_top_k import Constraints, select_top_items
-from oneclass.models.numerics.top_k import contains, find_largest, first_above, top_contributions
+from oneclass.models.numerics.top_k import top_contributions
 
 
 @settings(max_examples=50, deadline=None)  # the first example compiles

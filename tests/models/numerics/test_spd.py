@@ -6,11 +6,11 @@ import pytest
 from oneclass.models.numerics.cholesky import (
     factorize,
     invert_last_columns,
-    solve_in_rows,
     solve_with_pivot_floor,
 )
 from oneclass.models.numerics.gram_inverse import invert_lower
 from oneclass.models.numerics.simd import F32_WIDTH, F64_WIDTH, pad_width
+from oneclass.models.random_graph.kernels import solve_in_rows
 
 
 def positive_definite(size):
