@@ -73,10 +73,9 @@ class ModelsLocator(caching.UserProvidedCacheLocator):
 @functools.cache
 def folder() -> Path:
     """Return the folder of the kernels, or a temporary one if it is not writable."""
-    named, user = os.environ.get("NUMBA_CACHE_DIR"), os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    cache = (
-        Path(named) if named else Path(user, "oneclass", "numba")
-    ) / f"models-{digest_of(PACKAGE.rglob('*.py'), PACKAGE)}"
+    user = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    named = os.environ.get("NUMBA_CACHE_DIR") or Path(user, "oneclass", "numba")
+    cache = Path(named, f"models-{digest_of(PACKAGE.rglob('*.py'), PACKAGE)}")
     try:
         cache.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=cache).close()

@@ -26,8 +26,7 @@ from oneclass.models.mrf.dense import MRFSettings
 from oneclass.models.mrf.sparse_blocks import BATCH_ENTRIES, average_estimates, iterate_inverses, plan_blocks
 from oneclass.models.mrf.sparse_pattern import CANDIDATE_ENTRIES, Pattern, pattern_of_density
 from oneclass.models.numerics.column_moments import ColumnMoments, Rescaling, column_moments, rescale_columns
-from oneclass.models.numerics.gram import gram_rows, sum_lower
-from oneclass.models.numerics.gram_inverse import mirror_lower
+from oneclass.models.numerics.gram import gram_rows
 from oneclass.models.settings import Choice, NumericRange, SearchSpace
 
 DEFAULT_NEIGHBOURS = 200  # entries of the pattern for each item
@@ -35,7 +34,6 @@ MAX_IN_COLUMN = 1000  # entries of a column of the pattern, with the diagonal; t
 EDGE_BYTES = 40  # of an edge in the arrays of `GramRows` and while they are made
 ENTRY_BYTES = 40  # of an entry of the pattern: as found, and its weight by columns and by rows
 CANDIDATE_BYTES = 12  # of an entry of the rows that are collected at a time
-GRAM_BYTES = 1 << 31  # of the Gram matrix, which is held if it takes no more and a quarter of the pairs share a user
 
 
 class MRFSparseSettings(MRFSettings):
@@ -101,8 +99,7 @@ class MRFSparse(ItemWeights[MRFSparseSettings]):
         kept = min(wanted, MAX_IN_COLUMN * log.items, log.gram_entries)
         batch = min(BATCH_ENTRIES, kept**2 / log.items)  # half the squares of the blocks' sizes, which are skewed
         chunk = min(CANDIDATE_ENTRIES, min(MAX_IN_COLUMN, log.items) * log.items)
-        held = 4 * log.items**2 if _holds_gram(log) else 0
-        size = EDGE_BYTES * log.edges + int(ENTRY_BYTES * kept + 4 * batch) + CANDIDATE_BYTES * chunk + held
+        size = EDGE_BYTES * log.edges + int(ENTRY_BYTES * kept + 4 * batch) + CANDIDATE_BYTES * chunk
         return FitCost(size, 1e-5 * log.edges, depends_on_items=True, remedy="lower mrf_sparse.density")
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
@@ -126,16 +123,8 @@ class MRFSparse(ItemWeights[MRFSparseSettings]):
     ) -> tuple[Pattern, csc_matrix]:
         """Find the pattern, and B of the rescaled columns."""
         gram = gram_rows(interactions, moments.weights, rescaled.shift, rescaled.factor)
-        held = np.empty((0, 0), dtype=np.float32)
-        if _holds_gram(LogSize.of(interactions)):
-            held = sum_lower(gram)
-            mirror_lower(held)
         assert self.params.l2 is not None and self.params.density is not None  # by `resolve`
-        pattern = pattern_of_density(gram, held, self.params.density, MAX_IN_COLUMN)
+        pattern = pattern_of_density(gram, self.params.density, MAX_IN_COLUMN)
         chosen = plan_blocks(pattern, self.params.r)
-        solved = iterate_inverses(gram, held, pattern, *chosen, self.params.l2)
+        solved = iterate_inverses(gram, pattern, *chosen, self.params.l2)
         return pattern, average_estimates(pattern, solved)
-
-
-def _holds_gram(log: LogSize) -> bool:
-    return 4 * log.items**2 <= GRAM_BYTES and 4 * log.gram_entries > log.items**2

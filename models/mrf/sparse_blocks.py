@@ -51,7 +51,6 @@ def plan_blocks(pattern: Pattern, r: float) -> tuple[np.ndarray, np.ndarray]:
 
 def iterate_inverses(
     gram: GramRows,
-    held: np.ndarray,
     pattern: Pattern,
     leaders: np.ndarray,
     dependents: np.ndarray,
@@ -74,7 +73,7 @@ def iterate_inverses(
         middle = block.triangles[-1]
         triangles, columns = room[:middle], room[middle : middle + block.columns[-1]]
         sound = np.empty(len(block.sizes), dtype=np.bool_)
-        fill_triangles(gram, held, block, places, np.float32(l2), workers, triangles)
+        fill_triangles(gram, block, places, np.float32(l2), workers, triangles)
         solve_inverse_columns(block, workers, triangles, columns, sound)
         if not sound.all():
             raise ValueError(

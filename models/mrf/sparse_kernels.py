@@ -74,41 +74,40 @@ def choose_blocks(order, indptr, indices, r, leaders, dependents):
 
 
 @njit(parallel=True, nogil=True, cache=True)
-def fill_triangles(gram, held, blocks, places, l2, workers, triangles):
+def fill_triangles(gram, blocks, places, l2, workers, triangles):
     """Fill the lower triangles of all blocks with the covariances between their members, plus l2 on the diagonal.
 
-    Each row of the Gram matrix is summed once, up to its diagonal, unless the whole matrix is `held`, and copied to all
-    blocks that contain its item. Arguments: a `GramRows`; float32 (items, items), or without rows; `ItemBlocks` and
-    their `ItemPositions`; `triangles` is float32, of the length that the blocks need.
+    Each row of the Gram matrix is summed once, up to its diagonal, and copied to all blocks that contain its item.
+    Arguments: a `GramRows`; `ItemBlocks` and their `ItemPositions`; `triangles` is float32, of the length that the
+    blocks need.
     """
     shift, factor = gram.shift, gram.factor
     order, place_indptr, entries, members, block_of = places
     first, offsets = blocks.first, blocks.triangles
     for worker in prange(workers):
         row = np.zeros(len(factor))
-        summed = np.empty(len(factor), dtype=np.float32)
+        values = np.empty(len(factor), dtype=np.float32)
         for turn in range(worker, len(order), workers):
             item = order[turn]
-            values = held[item] if len(held) else summed
-            terms = 0 if len(held) else add_lower_row(gram, item, row)
+            terms = add_lower_row(gram, item, row)
             wanted = 0
             for at in range(place_indptr[item], place_indptr[item + 1]):
                 wanted += entries[at] + 1 - first[block_of[entries[at]]]
-            if terms and wanted > item:  # fewer numbers are computed below, only those that a block wants
-                rescale_row(gram, item, row, summed[: item + 1])
+            if wanted > item:  # fewer numbers are computed below, only those that a block wants
+                rescale_row(gram, item, row, values[: item + 1])
             for at in range(place_indptr[item], place_indptr[item + 1]):
                 place = entries[at]
                 start, offset = first[block_of[place]], offsets[block_of[place]]
                 rank = place - start
                 offset += rank * (rank + 1) // 2
                 others, target = members[start : place + 1], triangles[offset : offset + rank + 1]
-                if terms and wanted <= item:
+                if wanted <= item:
                     _centre(row, others, shift, factor, item, values)
                 _gather(values, others, target)
                 target[rank] += l2
             if terms > item:
                 row[: item + 1] = 0.0
-            elif terms:
+            else:
                 for at in range(gram.item_indptr[item], gram.item_indptr[item + 1]):
                     for entry in range(gram.indptr[gram.item_users[at]], gram.item_entries[at] + 1):
                         row[gram.indices[entry]] = 0.0

@@ -1,7 +1,6 @@
 """Which items are neighbours: the large entries of the items' covariance matrix, found row by row.
 
-Steck, "Markov Random Fields for Collaborative Filtering", 2019, section 3.1. A function's `held` is the whole matrix,
-or has no rows where the matrix is not held in memory: then each row is summed when it is wanted.
+Steck, "Markov Random Fields for Collaborative Filtering", 2019, section 3.1.
 """
 
 from dataclasses import dataclass
@@ -37,7 +36,7 @@ class Pattern:
 
 
 def find_neighbours(
-    gram: GramRows, held: np.ndarray, rows: np.ndarray, threshold: float, max_in_column: int
+    gram: GramRows, rows: np.ndarray, threshold: float, max_in_column: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """The neighbours of each row above the threshold, at most `max_in_column` - 1, largest first.
 
@@ -57,7 +56,6 @@ def find_neighbours(
         part = slice(start, min(start + chunk, len(rows)))
         _collect_neighbours(
             gram,
-            held,
             as_read_only(rows[part], np.int64),
             threshold,
             most,
@@ -73,7 +71,7 @@ def find_neighbours(
     return counts, np.concatenate(neighbours), np.concatenate(values), diagonal
 
 
-def pattern_of_density(gram: GramRows, held: np.ndarray, density: float, max_in_column: int) -> Pattern:
+def pattern_of_density(gram: GramRows, density: float, max_in_column: int) -> Pattern:
     """The pattern with the lowest threshold that keeps at most the share `density` of all entries, with the diagonal.
 
     A threshold is guessed from a sample of rows, so that somewhat more entries than wanted lie above it. These are
@@ -82,11 +80,11 @@ def pattern_of_density(gram: GramRows, held: np.ndarray, density: float, max_in_
     items = len(gram.factor)
     wanted = max(0, int(density * items * items) - items)
     sample = np.argsort(-np.diff(gram.item_indptr), kind="stable")[:: max(1, items // SAMPLE_ROWS)]
-    seen = find_neighbours(gram, held, sample, 0.0, max_in_column)[2]
+    seen = find_neighbours(gram, sample, 0.0, max_in_column)[2]
     guessed = int(SAMPLE_MARGIN * wanted * len(sample) / items) + 1
     while True:
         guess = float(np.partition(seen, -guessed)[-guessed]) if guessed < len(seen) else 0.0
-        counts, neighbours, values, diagonal = find_neighbours(gram, held, np.arange(items), guess, max_in_column)
+        counts, neighbours, values, diagonal = find_neighbours(gram, np.arange(items), guess, max_in_column)
         if len(values) > wanted or guess == 0:
             break
         guessed *= 2
@@ -134,23 +132,19 @@ def _fill_strip(row, strip):
 
 
 @njit(parallel=True, nogil=True, cache=True)
-def _collect_neighbours(gram, held, rows, threshold, most, workers, counts, found, values, diagonal):
+def _collect_neighbours(gram, rows, threshold, most, workers, counts, found, values, diagonal):
     """Find the neighbours of some rows of a `GramRows`; worker w takes the rows w, w + workers, ..."""
     items = len(gram.factor)
     for worker in prange(workers):
-        total, summed = np.zeros(items), np.empty(items, dtype=np.float32)
+        total, row = np.zeros(items), np.empty(items, dtype=np.float32)
         sizes = np.empty(items, dtype=np.float32)
         others = np.empty(items, dtype=np.int32)
         strip = np.empty(STRIP_ITEMS, dtype=np.float32)
         for turn in range(worker, len(rows), workers):
             item = rows[turn]
-            if len(held):
-                row = held[item]
-            else:
-                total[:] = 0.0
-                add_row(gram, item, total)
-                rescale_row(gram, item, total, summed)
-                row = summed
+            total[:] = 0.0
+            add_row(gram, item, total)
+            rescale_row(gram, item, total, row)
             diagonal[turn] = row[item]
             count = np.int64(0)  # with a bare 0, numba would compile `_keep` for a second type
             for start in range(0, items, STRIP_ITEMS):

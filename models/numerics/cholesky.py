@@ -13,7 +13,6 @@ from oneclass.models.numerics.simd import (
     F32_WIDTH,
     F64_WIDTH,
     ROWS,
-    add_outer,
     add_product,
     add_scaled,
     element,
@@ -35,7 +34,7 @@ def factorize(matrix, size):
     for first in range(0, size, ROWS):
         begin = first // F32_WIDTH * F32_WIDTH
         for lane in range(begin, size, F32_WIDTH):
-            add_outer(matrix, first * size + lane, size, matrix, first, size, matrix, lane, size, first)
+            add_product(matrix, first * size + lane, size, matrix, first, 1, size, matrix, lane, size, first)
         for row in range(first, first + ROWS):
             for above in range(first, row):
                 factor = matrix[above * size + row]
@@ -69,7 +68,7 @@ def invert_last_columns(factor, size, work, inverse):
         end = min(first + ROWS, n)
         for lane in range(0, width, F32_WIDTH):
             at = first * width + lane
-            add_product(work, at, width, factor, first * size + end, size, work, end * width + lane, width, n - end)
+            add_product(work, at, width, factor, first * size + end, size, 1, work, end * width + lane, width, n - end)
         for row in range(end - 1, first - 1, -1):
             for below in range(row + 1, end):
                 add_scaled(work, row * width, factor[row * size + below], work, below * width, width)

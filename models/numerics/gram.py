@@ -104,19 +104,11 @@ def lower_gram(
     Returns:
         float32 (items, items), C order.
     """
-    return sum_lower(gram_rows(interactions, weights, shift, factor))
-
-
-def sum_lower(gram: GramRows) -> np.ndarray:
-    """The matrix of `lower_gram`, from its `GramRows`."""
+    gram = gram_rows(interactions, weights, shift, factor)
     out = np.zeros((len(gram.factor),) * 2, dtype=np.float32)
-    _fill_rows(gram, order_by_cost(gram), get_num_threads(), out)
+    order = np.argsort(-np.diff(gram.item_indptr), kind="stable")  # the items with the most users first
+    _fill_rows(gram, as_read_only(order, np.int64), get_num_threads(), out)
     return out
-
-
-def order_by_cost(gram: GramRows) -> np.ndarray:
-    """int64 (items,), the items with the most users first, for threads to take in turn."""
-    return as_read_only(np.argsort(-np.diff(gram.item_indptr), kind="stable"), np.int64)
 
 
 @njit(parallel=True, nogil=True, cache=True)

@@ -15,7 +15,7 @@ from oneclass.models.numerics.simd import (
     F32_WIDTH,
     ROWS,
     ZERO,
-    add_outer,
+    add_product,
     aligned_zeros,
     broadcast,
     copy,
@@ -79,7 +79,7 @@ def dense_products(left, table, workers, out):
                 group = range(min(ROWS, rows - first))
                 totals[:] = 0
                 for lane in range(0, TILE, F32_WIDTH):
-                    add_outer(totals, lane, TILE, left, first * inner, ROWS, tile, lane, TILE, inner)
+                    add_product(totals, lane, TILE, left, first * inner, 1, ROWS, tile, lane, TILE, inner)
                 for row in group:
                     if width == TILE:
                         copy(products, (first + row) * columns + start, totals, row * TILE, TILE)

@@ -294,30 +294,16 @@ def horizontal_sums(typing, rows):
 
 
 @njit(**IN_ORDER)
-def dot_rows(out, at, table, places, places_at, start, width, vector, vector_at):
-    """out[at + e] = sum_{l < width} table[places[places_at + e] + start + l] vector[vector_at + l], e < ROWS."""
-    r0, r1, r2, r3, r4, r5, r6, r7 = eight(places, places_at)
-    s0 = s1 = s2 = s3 = s4 = s5 = s6 = s7 = broadcast(ZERO)
-    for lane in range(0, width, F32_WIDTH):
-        x, column = load(vector, vector_at + lane), start + lane
-        s0, s1 = s0 + load(table, r0 + column) * x, s1 + load(table, r1 + column) * x
-        s2, s3 = s2 + load(table, r2 + column) * x, s3 + load(table, r3 + column) * x
-        s4, s5 = s4 + load(table, r4 + column) * x, s5 + load(table, r5 + column) * x
-        s6, s7 = s6 + load(table, r6 + column) * x, s7 + load(table, r7 + column) * x
-    store(out, at, horizontal_sums((s0, s1, s2, s3, s4, s5, s6, s7)))
-
-
-@njit(**IN_ORDER)
-def add_rows(target, at, weights, weights_at, table, places, places_at, start, width):
-    """target[at + l] += sum_{e < ROWS} weights[weights_at + e] table[places[places_at + e] + start + l], l < width."""
+def add_rows(target, at, weights, weights_at, table, places, places_at, width):
+    """target[at + l] += sum_{e < ROWS} weights[weights_at + e] table[places[places_at + e] + l], l < width."""
     r0, r1, r2, r3, r4, r5, r6, r7 = eight(places, places_at)
     w0, w1, w2, w3, w4, w5, w6, w7 = eight(weights, weights_at)
     for lane in range(0, width, F32_WIDTH):
-        column, total = start + lane, load(target, at + lane)
-        total = total + w0 * load(table, r0 + column) + w1 * load(table, r1 + column)
-        total = total + w2 * load(table, r2 + column) + w3 * load(table, r3 + column)
-        total = total + w4 * load(table, r4 + column) + w5 * load(table, r5 + column)
-        total = total + w6 * load(table, r6 + column) + w7 * load(table, r7 + column)
+        total = load(target, at + lane)
+        total = total + w0 * load(table, r0 + lane) + w1 * load(table, r1 + lane)
+        total = total + w2 * load(table, r2 + lane) + w3 * load(table, r3 + lane)
+        total = total + w4 * load(table, r4 + lane) + w5 * load(table, r5 + lane)
+        total = total + w6 * load(table, r6 + lane) + w7 * load(table, r7 + lane)
         store(target, at + lane, total)
 
 
@@ -366,6 +352,16 @@ def _row_sums(squared: bool) -> Callable[..., Any]:
         return context.make_tuple(builder, call.return_type, sums)
 
     return generate
+
+
+@njit(**IN_ORDER)
+def dot_rows(out, at, table, places, places_at, width, vector, vector_at):
+    """out[at + e] = sum_{l < width} table[places[places_at + e] + l] vector[vector_at + l], e < ROWS."""
+    zero, rows = broadcast(ZERO), eight(places, places_at)
+    totals = (zero, zero, zero, zero, zero, zero, zero, zero)
+    for lane in range(0, width, F32_WIDTH):
+        totals = plus_rows(totals, table, rows, lane, load(vector, vector_at + lane))
+    store(out, at, horizontal_sums(totals))
 
 
 def _places(
@@ -421,27 +417,16 @@ def plus_products(typing, tile, array, at, step, lanes):
 
 
 @njit(**IN_ORDER)
-def add_outer(target, at, stride, left, left_at, left_step, right, right_at, right_step, count):
-    """Add `count` outer products to a tile of ROWS x F32_WIDTH, in their order, with the whole tile in registers.
+def add_product(target, at, stride, left, left_at, row_step, left_step, right, right_at, right_step, count):
+    """Add a product of ROWS rows and `count` rows to a tile of ROWS x F32_WIDTH, with the whole tile in registers.
 
-    target[at + stride r + l] += sum_{c < count} left[left_at + left_step c + r] right[right_at + right_step c + l].
-    As in BLAS, each of the three arrays comes with a place and a step; callers hold each in a larger table.
+    target[at + stride r + l] += sum_{c < count} left[left_at + row_step r + left_step c]
+                                                 right[right_at + right_step c + l],    in the order of c.
+    As in BLAS, each of the three arrays comes with a place and steps; callers hold each in a larger table.
     """
     tile = load_tile(EIGHT, broadcast(ZERO), target, at, stride)
     for c in range(count):
-        tile = plus_products(tile, left, left_at + left_step * c, 1, load(right, right_at + right_step * c))
-    store_tile(target, at, stride, tile)
-
-
-@njit(**IN_ORDER)
-def add_product(target, at, stride, left, left_at, left_step, right, right_at, right_step, count):
-    """Add a product of ROWS rows and `count` rows to a tile of ROWS x F32_WIDTH, each sum in their order.
-
-    target[at + stride r + l] += sum_{c < count} left[left_at + left_step r + c] right[right_at + right_step c + l].
-    """
-    tile = load_tile(EIGHT, broadcast(ZERO), target, at, stride)
-    for c in range(count):
-        tile = plus_products(tile, left, left_at + c, left_step, load(right, right_at + right_step * c))
+        tile = plus_products(tile, left, left_at + left_step * c, row_step, load(right, right_at + right_step * c))
     store_tile(target, at, stride, tile)
 
 
@@ -454,4 +439,4 @@ def add_products(target, left, width, right):
         right: float32 (width^2,), the matrix by runs of F32_WIDTH columns, one after the other, each row by row.
     """
     for lane in range(0, width, F32_WIDTH):
-        add_product(target, lane, width, left, 0, width, right, lane * width, F32_WIDTH, width)
+        add_product(target, lane, width, left, 0, width, 1, right, lane * width, F32_WIDTH, width)

@@ -23,8 +23,7 @@ from oneclass.models.base import Model
 from oneclass.models.components import Combination, CombinationSettings
 from oneclass.models.fit_options import FitOptions
 from oneclass.models.memory_estimates import EDGE_SECONDS, FitCost, LogSize
-from oneclass.models.repeat.calibration import fit_logistic
-from oneclass.models.repeat.model import Repeat, active_rows
+from oneclass.models.repeat.model import Repeat, active_rows, fit_logistic
 from oneclass.models.repeat.returns import hold_out_window
 from oneclass.models.settings import find_component
 

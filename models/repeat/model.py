@@ -18,18 +18,20 @@ import itertools
 from typing import Any
 
 import numpy as np
+from scipy.optimize import minimize
 from scipy.sparse import csr_matrix
 from scipy.special import expit
 
 from oneclass.models.base import Model
 from oneclass.models.fit_options import FitOptions
-from oneclass.models.repeat.calibration import fit_logistic
+from oneclass.models.numerics.threads import single_threaded_blas
 from oneclass.models.repeat.returns import FEATURES, ReturnStatistics, derive_window, hold_out_window
 from oneclass.models.settings import ModelSettings
 
 HALF_LIVES = (0.25, 1.0, 4.0, 16.0, 64.0)  # in windows
 SMOOTHINGS = (1.0, 5.0, 25.0)
 MAX_PAIRS = 100_000  # of the regression
+RIDGE = 1.0  # pulls the coefficients, not the constant, towards their prior
 OWN_COUNTS = np.array([float(name == "count") for name in FEATURES])  # the prior of b
 
 
@@ -142,3 +144,34 @@ def label_pairs(earlier: csr_matrix, later: csr_matrix) -> tuple[csr_matrix, np.
     happened = csr_matrix((np.ones(targets.nnz), targets.indices, targets.indptr), shape=targets.shape)
     users = np.repeat(np.arange(len(rows)), np.diff(histories.indptr))
     return histories, np.asarray(happened[users, histories.indices]).ravel()
+
+
+def fit_logistic(features: np.ndarray, happened: np.ndarray, prior: np.ndarray) -> tuple[np.ndarray, float]:
+    """Fit P(happened) = sigma(b'x) by penalised maximum likelihood; half an event and half a non-event are added.
+
+    Args:
+        features: float64 (features, rows), the first of them constant.
+        happened: float64 (rows,), 0 or 1.
+        prior: the coefficients that the penalty pulls to.
+
+    Returns:
+        The coefficients float64 (features,), and the penalised log-likelihood.
+    """
+    center = features.mean(axis=1)
+    rows = np.column_stack([features, center, center])
+    happened = np.concatenate([happened, [1.0, 0.0]])
+    weights = np.concatenate([np.ones(features.shape[1]), [0.5, 0.5]])
+    penalty = np.append(0.0, np.full(len(rows) - 1, RIDGE))
+
+    def loss(coefficients: np.ndarray) -> tuple[float, np.ndarray]:
+        eta, away = coefficients @ rows, penalty * (coefficients - prior)
+        value = weights @ (np.logaddexp(0, eta) - happened * eta) + 0.5 * away @ (coefficients - prior)
+        return float(value), rows @ (weights * (expit(eta) - happened)) + away
+
+    def curvature(coefficients: np.ndarray) -> np.ndarray:
+        p = expit(coefficients @ rows)
+        return (rows * (weights * p * (1 - p))) @ rows.T + np.diag(penalty)
+
+    with single_threaded_blas():
+        found = minimize(loss, prior, jac=True, hess=curvature, method="trust-exact")
+    return found.x, -float(found.fun)

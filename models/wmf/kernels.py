@@ -81,10 +81,10 @@ def _add_edges(out, at, vector, table, edges, first, last, width):
     """out += sum_e a_e v_e v_e'x over the edges first .. last - 1; the vectors begin at `at`."""
     places, weights, _, values = edges
     for edge in range(first, last, ROWS):
-        dot_rows(values, edge, table, places, edge, 0, width, vector, at)
+        dot_rows(values, edge, table, places, edge, width, vector, at)
         for one in range(edge, edge + ROWS):
             values[one] *= weights[one]
-        add_rows(out, at, values, edge, table, places, edge, 0, width)
+        add_rows(out, at, values, edge, table, places, edge, width)
 
 
 @njit(cache=True, fastmath=FAST)
@@ -94,12 +94,12 @@ def _subtract_from_pulls(out, at, vector, table, edges, first, last, width):
     value = np.float64(dot(out, at, vector, at, width))
     scale(out, at, np.float32(-1), out, at, width)
     for edge in range(first, last, ROWS):
-        dot_rows(values, edge, table, places, edge, 0, width, vector, at)
+        dot_rows(values, edge, table, places, edge, width, vector, at)
         for one in range(edge, edge + ROWS):
             product = values[one]
             value += product * (weights[one] * product - 2 * pulls[one])
             values[one] = pulls[one] - weights[one] * product
-        add_rows(out, at, values, edge, table, places, edge, 0, width)
+        add_rows(out, at, values, edge, table, places, edge, width)
     return value
 
 

@@ -188,7 +188,7 @@ def test_a_density_is_the_lowest_threshold_that_keeps_no_more(density, cap, long
     moments = column_moments(long_tailed, 0.0)
     rescaled = rescale_columns(moments, 0.75, True)
     gram = gram_rows(long_tailed, moments.weights, rescaled.shift, rescaled.factor)
-    pattern = pattern_of_density(gram, np.empty((0, 0), dtype=np.float32), density, cap)
+    pattern = pattern_of_density(gram, density, cap)
     kept = np.sort(target, axis=0)[::-1][: cap - 1]
     kept = np.sort(kept[kept >= 0])[::-1]
     room = max(0, int(density * target.size) - len(target))
@@ -200,9 +200,8 @@ def test_a_density_is_the_lowest_threshold_that_keeps_no_more(density, cap, long
 
 
 @pytest.mark.parametrize("r", [0.0, 0.3])
-def test_batches_threads_and_a_matrix_that_is_not_held_do_not_change_a_bit(r, long_tailed, monkeypatch):
+def test_batches_and_threads_do_not_change_a_bit(r, long_tailed, monkeypatch):
     whole = fit_model(long_tailed, threads=1, density=0.3, r=r)
-    monkeypatch.setattr(sparse, "GRAM_BYTES", 0)
     monkeypatch.setattr(sparse_blocks, "BATCH_ENTRIES", 5000)
     monkeypatch.setattr(sparse_pattern, "CANDIDATE_ENTRIES", 700)
     cut = fit_model(long_tailed, threads=3, density=0.3, r=r)

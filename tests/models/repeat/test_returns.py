@@ -10,7 +10,7 @@ from scipy.sparse import csr_matrix
 from scipy.stats import lognorm
 
 from oneclass.models.numerics.sequential_histories import EventAges, with_event_ages, with_recency_ranks
-from oneclass.models.repeat.calibration import RIDGE, fit_logistic
+from oneclass.models.repeat.model import RIDGE, fit_logistic
 from oneclass.models.repeat.returns import FEATURES, ReturnStatistics, derive_window, hold_out_window
 
 
