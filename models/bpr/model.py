@@ -27,7 +27,6 @@ from oneclass.models.memory_estimates import FitCost, LogSize
 from oneclass.models.numerics.adjacency import as_read_only
 from oneclass.models.numerics.matmul import dense_times
 from oneclass.models.numerics.random_numbers import purpose
-from oneclass.models.numerics.threads import kernel_threads
 from oneclass.models.settings import Choice, ModelSettings, NumericRange, SearchSpace
 
 TARGET_STEPS = 2 * 10**8  # gradient steps of a fit by default
@@ -111,8 +110,7 @@ class BPR(Model[BPRSettings]):
         seed = sampling_seed(self.seed, interactions, start)
         for number in range(skipped_epochs(chosen.epochs, start) + 1, chosen.epochs + 1):
             started, rate = perf_counter(), chosen.learning_rate * (1 - (number - 1) / chosen.epochs)
-            with kernel_threads(1 if training.is_short else self.threads):
-                loss = training.epoch(number, rate, chosen.regularization, seed)
+            loss = training.epoch(number, rate, chosen.regularization, seed)
             self.user_factors, self.item_factors, self.item_bias = training.export_arrays()
             values = {"loss": loss, "rate": rate}
             options.on_epoch(Epoch(number, chosen.epochs, perf_counter() - started, values))

@@ -10,8 +10,6 @@ from oneclass.models.numerics.random_numbers import normals, purpose
 
 INITIAL_SCALE = np.float32(0.1)  # standard deviation of the factors before the first step
 SAMPLES = 1 << 22  # samples that are drawn and sorted at a time: 50 MB
-# Numbers that a core changes while it wakes another: a step over fewer of them is run by one thread.
-SHORT_EPOCH_SAMPLES = 1 << 17
 
 
 class Training:
@@ -70,11 +68,6 @@ class Training:
             run_steps(self.users, self.items, *drawn, self.factors, *steps, loss)
         total, count = loss.sum(axis=0)
         return float(total / max(count, 1.0))
-
-    @property
-    def is_short(self) -> bool:
-        """Whether an epoch, whose samples are run in CELLS steps or more, is fastest on one thread."""
-        return min(int(self.first[-1]), SAMPLES) * self.users.shape[1] < CELLS * SHORT_EPOCH_SAMPLES
 
     def export_arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Factors of users, factors of items, biases of items, in the order of the training matrix."""
