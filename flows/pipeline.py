@@ -32,7 +32,6 @@ from oneclass.tasks.orchestration.progress import format_duration
 from oneclass.tasks.protocols import PROTOCOLS, choose_publish_protocol, list_splits
 from oneclass.tasks.publish.stage import Published, run_after
 from oneclass.tasks.report import report_task
-from oneclass.tasks.settings import MAX_SEARCH_SECONDS
 from oneclass.tasks.split.stage import SplitPlan, Splits, split_task
 from oneclass.tasks.stores import runs
 from oneclass.tasks.stores.fits import collect_garbage
@@ -146,11 +145,23 @@ def run_pipeline(run: RunSettings, flow_name: str) -> Published:
 
 
 def drop_optional_models(run: RunSettings, splits: Splits) -> RunSettings:
-    """Leave out the models of returns to seen items where lists exclude these."""
-    if splits.seen_items.included or not run.optional_models:
-        return run
-    logger.info("%s: left out, since lists exclude seen items", " and ".join(run.optional_models))
-    return replace(run, models={name: of for name, of in run.models.items() if name not in run.optional_models})
+    """Leave out the default models of returns where lists exclude seen items, and those of order where there is none.
+
+    Raises:
+        InputError: the user named a model that reads the order of likes, and they have none.
+    """
+    reasons = dict[str, str]()
+    for name, settings in run.models.items():
+        if settings.reads_order and not splits.ordered:
+            reasons[name] = "no event has a time, so that likes have no order"
+            if name not in run.optional_models:
+                advice = "If the lines of the logs are in order, say so by split.order = true; else leave it out"
+                raise InputError(f"{name}: {reasons[name]}. {advice}.")
+        elif name in run.optional_models and settings.reads_times and not splits.seen_items.included:
+            reasons[name] = "lists exclude seen items"
+    for name, reason in reasons.items():
+        logger.info("%s: left out, since %s", name, reason)
+    return replace(run, models={name: of for name, of in run.models.items() if name not in reasons})
 
 
 def fit_to_machine(
@@ -176,7 +187,6 @@ def _tune_settings(
 ) -> dict[str, ModelSettings]:
     """Return the settings of each model, searched where the data set has none."""
     judged_by = choose_publish_protocol(run.publish.protocol, splits.digests)
-    share, day = run.train.search_share, run.until or date.today()
     tuned = list(run.dataset.models)
     return auto.tune_task(
         run.home,
@@ -184,7 +194,7 @@ def _tune_settings(
         protocol=judged_by or next((name for name in PROTOCOLS if list_splits(name, splits.digests)), None),
         digests=splits.digests,
         models=run.models,
-        request=auto.SearchRequest(run.train.tune, run.given, tuned, share, MAX_SEARCH_SECONDS, day),
+        request=auto.SearchRequest(run.train.tune, run.given, tuned, run.until or date.today()),
         seed=run.seed,
         executor=executor,
     )

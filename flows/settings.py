@@ -44,7 +44,8 @@ logger = logging.getLogger(__name__)
 
 DEFAULT_PROTOCOLS = ("strong_generalization", "leave_one_out", "next_events")
 OPTIONAL_PROTOCOLS = ("next_events",)  # of these, those of logs that allow them
-OPTIONAL_MODELS = ("repeat", "repeat_mixture")  # of a data set's list, left out where lists exclude seen items
+# Of a data set's list, left out where lists exclude seen items, and where likes have no order.
+OPTIONAL_MODELS = ("repeat", "repeat_mixture", "slist", "transitions")
 # With less, DuckDB cannot hold one block per thread.
 MIN_MEMORY_BYTES = 256 * 10**6
 
@@ -56,7 +57,7 @@ class RunSettings:
     Attributes:
         models: the settings of each model to train, by its name.
         optional_protocols: those of `protocols` that are left out where the log does not allow them.
-        optional_models: those of `models` that are left out where lists exclude seen items.
+        optional_models: those of `models` that are left out where the log does not have what they learn from.
         substitutes: models that take the place of default ones that are too large; none if `--models` names the models,
             so that one that is too large is refused.
         given: the names of the settings that the command line or its files set, by model.
@@ -163,7 +164,7 @@ def resolve_settings(given: BackfillParameters) -> RunSettings:
     may_order = () if "order" in sections.get("split", {}) else protocols
     of_models = {name: settings[name] for name in [*model_names, *substitutes]}
     if needs_order(of_models, settings["train"].tune, declared.models, may_order):
-        settings["split"] = settings["split"].model_copy(update={"order": True})
+        settings["split"] = settings["split"].model_copy(update={"order": "auto"})
     optional_models = () if are_named else tuple(name for name in model_names if name in OPTIONAL_MODELS)
     if not 0 <= given.seed < 2**63:
         raise InputError(f"--seed {given.seed}: must lie between 0 and 2^63 - 1.")

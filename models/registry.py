@@ -80,6 +80,8 @@ MODELS = ModelRegistry(
         "item_knn": "oneclass.models.item_knn:ItemKNN",
         "rp3beta": "oneclass.models.item_knn:RP3beta",
         "sansa": "oneclass.models.sansa.model:SANSA",
+        "slist": "oneclass.models.directed.slist:SLIST",
+        "transitions": "oneclass.models.directed.transitions:Transitions",
         "wmf": "oneclass.models.wmf.model:WMF",
         "graph_filter": "oneclass.models.graph_filter.model:GraphFilter",
         "random_graph": "oneclass.models.random_graph.model:RandomGraph",

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from oneclass.models.blend.model import Blend as Blend
     from oneclass.models.bpr.model import BPRPopularity as BPRPopularity
     from oneclass.models.bpr.model import BPRUniform as BPRUniform
+    from oneclass.models.directed.slist import SLIST as SLIST
+    from oneclass.models.directed.transitions import Transitions as Transitions
     from oneclass.models.evaluation.off_policy import OffPolicyEstimate as OffPolicyEstimate
     from oneclass.models.evaluation.off_policy import OverlapTooSmallError as OverlapTooSmallError
     from oneclass.models.evaluation.off_policy import off_policy as off_policy

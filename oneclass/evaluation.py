@@ -163,7 +163,7 @@ def _split(
     sums = {"sum_values": True, "threshold": SMALLEST_WEIGHT} if "weight" in schema else {}
     likes = BinarizeSettings.model_validate(sums)
     plan = SplitPlan(
-        SplitSettings.model_validate({"order": order, **of_folds}),
+        SplitSettings.model_validate({"order": "auto" if order else False, **of_folds}),
         [protocol],
         seed,
         LikeSelection(likes),
@@ -231,8 +231,7 @@ def _fit(
         try:
             needed = copy.estimate_cost(copy.settings, LogSize.of(split.train)).bytes
             with memory_errors.guard_model_memory(name, needed):
-                likes = split.histories if copy.settings.reads_times else split.train
-                fitted[name] = copy.fit(likes, options, progress=progress)
+                fitted[name] = copy.fit(split.histories, options, progress=progress)
         except Exception as error:
             if not is_model_error(error):
                 raise

@@ -110,7 +110,8 @@ class Interactions:
     def matrix(self) -> csr_matrix:
         """The float32 (users, items) CSR of summed weights, or of the number of events.
 
-        With times it has the order of each user's likes, by their first events, and the ages of the events.
+        With times it has the order of each user's likes, by the times of their first events, and the ages of the
+        events.
         """
         return self._fold(self.events, self.user_ids)
 
@@ -176,9 +177,8 @@ class Interactions:
 
     def _fold(self, events: pl.DataFrame, users: pl.Series) -> csr_matrix:
         """Return the CSR of events of these users, whose items are known."""
-        times = self._times
+        times, has_times = self._times, "time" in events.columns
         if times:
-            has_times = "time" in events.columns
             events = events.with_columns(time=pl.col("time").fill_null(times[0]) if has_times else pl.lit(times[1]))
         indexed = events.select(
             _locate(events["user_id"], users).alias("row"),
@@ -195,7 +195,7 @@ class Interactions:
         matrix.has_sorted_indices = matrix.has_canonical_format = True
         if times is None:
             return matrix
-        rank = pl.struct("time", "position").rank("ordinal", descending=True).over("row")
+        rank = pl.col("time" if has_times else "position").rank("dense", descending=True).over("row")
         days = (pl.lit(times[1].date()) - pl.col("time").dt.date()).dt.total_days().clip(0).cast(pl.Int32).alias("days")
         ages = indexed.select("row", "column", days).sort("row", "column", "days")["days"].to_numpy()
         ends = np.append(0, np.cumsum(pairs["events"].to_numpy(), dtype=np.int64))

@@ -8,6 +8,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from oneclass.models.base import Model
+from oneclass.models.numerics.sequential_histories import with_recency_ranks
 
 DEGENERATE = {
     "all ones": np.ones((6, 5)),
@@ -54,7 +55,7 @@ def check_model(model: Model, *, is_personal: bool = True) -> None:
     for name, matrix in DEGENERATE.items():
         with warnings.catch_warnings():
             warnings.simplefilter("error", RuntimeWarning)
-            found = _score(model.clone().fit(_from_dense(matrix)), _from_dense(matrix))
+            found = _score(model.clone().fit(from_dense(matrix)), from_dense(matrix))
         assert np.isfinite(found).all(), f"{name}: a score is not finite"
 
 
@@ -79,7 +80,7 @@ def make_checkerboard() -> csr_matrix:
     for user in range(80):
         own = np.arange(user % 2, 40, 2)
         likes[user, rng.choice(own, 12, replace=False)] = 1
-    return _from_dense(likes)
+    return from_dense(likes)
 
 
 def make_long_tailed() -> csr_matrix:
@@ -90,10 +91,11 @@ def make_long_tailed() -> csr_matrix:
     likes = rng.random((300, 120)) < 1 / (1 + np.exp(-odds))
     likes[likes.sum(axis=1) == 0, 0] = True
     likes[0, likes.sum(axis=0) == 0] = True
-    return _from_dense(likes)
+    return from_dense(likes)
 
 
-def _from_dense(likes: np.ndarray) -> csr_matrix:
+def from_dense(likes: np.ndarray) -> csr_matrix:
+    """Return likes of users x items, each user's in an order of their own."""
     matrix = csr_matrix(likes.astype(np.float32))
-    matrix.sort_indices()
-    return matrix
+    users = np.repeat(np.arange(len(likes)), np.diff(matrix.indptr))
+    return with_recency_ranks(matrix, (53 * matrix.indices + 31 * users) % 127)

@@ -235,9 +235,9 @@ semi join known_items using (item_index)
 where last_at >= $next_from
 
 -- name: edges_astride
--- One row per edge that has events on both sides of the cut: how many came before it, where the first of these was in the
--- logs, and whether it was taken again from then on (and before $before). A table of its own: it is mostly empty, and a plan
--- that cannot know this builds a hash table of all edges.
+-- One row per edge that has events on both sides of the cut: how many came before it, and whether it was taken again from
+-- then on (and before $before). A table of its own: it is mostly empty, and a plan that cannot know this builds a hash table
+-- of all edges.
 create or replace temp table edges_astride as
 with astride as (
     select
@@ -252,7 +252,6 @@ select
     user_index,
     item_index,
     count(*) filter (occurred_at < $next_from) as events,
-    min(position) filter (occurred_at < $next_from) as position,
     bool_or(occurred_at >= $next_from and ($before is null or occurred_at < $before)) as came_again
 from {events} as events
 join astride using (user_id, item_id)
@@ -267,7 +266,6 @@ select
     coalesce(first_at < $next_from, false) as trains,
     coalesce(events, event_count)::float as confidence,
     first_at,
-    coalesce(position, (first_file_id << 40) | first_line) as position,
     coalesce(came_again, first_at >= $next_from, false) as is_taken
 from {later}
 left join edges_astride using (user_index, item_index)
@@ -295,7 +293,6 @@ select
     item_index,
     first_at,
     last_at,
-    position,
     weight
 from weighted_pairs
 join all_users using (user_id)
@@ -310,14 +307,12 @@ select
     past.item_index is not null as trains,
     coalesce(past.weight, later.weight)::float as confidence,
     past.first_at,
-    past.position,
     coalesce(later.last_at >= $next_from, false) as is_taken
 from {past} as past
 full join {later} as later using (user_index, item_index)
 
 -- name: next_events
--- One row per edge with its role and its place in the logs; with $seen_items, one that trains and is taken from the cut
--- on has the role `again`.
+-- One row per edge with its role; with $seen_items, one that trains and is taken from the cut on has the role `again`.
 create or replace temp table next_events_roles as
 with known_users as (
     select distinct user_index, true as user_known from {past}
@@ -333,7 +328,6 @@ select
     item_column,
     confidence,
     first_at,
-    position,
     case
         when trains and is_taken and $seen_items then 'again'
         when trains then 'train'
@@ -409,8 +403,8 @@ from neighbours
 
 -- name: places
 -- One row per edge of a relation of edges, with the column of its item and its place: how many of the user's edges in the
--- relation are newer. By the time of the first like; where that is absent or the same, by its line in the logs, and within a
--- line of an adjacency list by the place in it (`in_line`).
+-- relation are newer, counting those of one time once. By the time of the first like, those without being the oldest; in logs
+-- without times by its line, and within a line of an adjacency list by the place in it (`in_line`).
 create or replace temp table placed_edges as
 with edges as (
     select
@@ -431,17 +425,18 @@ with edges as (
 select
     user_index,
     item_column,
-    (row_number() over (
+    (dense_rank() over (
         partition by user_index
         order by
-            first_at desc nulls last,
-            position desc,
-            in_line desc nulls last,
-            item_index desc
+            coalesce(first_at, oldest) desc,
+            if(oldest is null, position, null) desc,
+            if(oldest is null, in_line, null) desc nulls last,
+            if(oldest is null, item_index, null) desc
     ) - 1)::integer as place
 from edges
 left join indexed.items using (item_index)
 left join lines using (position, item_id)
+cross join (select min(first_at) as oldest from indexed.interactions)
 
 -- name: last_day
 -- last_day: one row: the last day that is trained on, the one before $before or that of the last event; null where no event

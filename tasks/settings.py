@@ -23,9 +23,6 @@ from oneclass.tasks.stores.home import FileSettings
 LATEST_PROTOCOLS = frozenset({"given", "next_events"})  # whose validation edges may be later than the histories
 
 
-MAX_SEARCH_SECONDS = 900.0  # CPU seconds of the search of all models, whatever the fits take
-
-
 class TrainSettings(BaseModel):
     """How every model is trained."""
 
@@ -35,12 +32,6 @@ class TrainSettings(BaseModel):
         "auto",
         description="Search the settings of models before the fits: auto, of those that the data set's file has none "
         "for, once in 30 days; always, of all models in every run; off.",
-    )
-    search_share: float = Field(
-        1.0,
-        gt=0,
-        description="Budget of the search of all models together, over the estimated processor time of the run's "
-        "fits; two CPU minutes at least, and 15 at most.",
     )
     warm_start: bool = Field(
         False,

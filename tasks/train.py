@@ -132,8 +132,7 @@ def load_or_fit(
             scratch=home.absolute().spill,
         )
         with memory_errors.guard_model_memory(f"train: {what}", _estimate_memory(estimator, split.train, workers)):
-            interactions = split.histories if settings.reads_times else split.train
-            seconds, peak_bytes = _run_fit(estimator, interactions, options)
+            seconds, peak_bytes = _run_fit(estimator, split.histories, options)
             fit = fits.store_fit(
                 home, estimator, digest, key=key, matrices=matrices_digest, seconds=seconds, peak_bytes=peak_bytes
             )

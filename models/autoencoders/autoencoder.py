@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 DECAY = "Penalty on the squares of the weights, without the biases, added to the mean loss of a user."
 HELD_OUT_SHARE, MAX_HELD_OUT_USERS = 0.05, 1000  # training users held out for early stopping, if no others are given
+PATIENCE = 30  # training ends after so many epochs without a better nDCG@100 on the validation users
 VALIDATION_BATCH_USERS = 500  # users scored at a time
 ROW_PARAMETERS = "item_in", "item_bias", "user_node"  # weights with a row for each item, or for each user
 
@@ -42,9 +43,6 @@ class AutoencoderSettings(ModelSettings):
     """Settings of the training of every autoencoder; the defaults are those of Liang et al. for ML-20M."""
 
     epochs: int = Field(200, ge=1, description="Largest number of passes over the users.")
-    patience: int = Field(
-        30, ge=1, description="Training ends after so many epochs without a better nDCG@100 on the validation users."
-    )
     batch_users: int = Field(500, ge=1, description="Number of users in a gradient step.")
     learning_rate: float = Field(1e-3, gt=0, le=1, description="Step size of Adam.")
     dropout: float = Field(0.5, ge=0, lt=1, description="Share of the items of a history that are hidden in an epoch.")
@@ -78,7 +76,7 @@ class Autoencoder(Model[AutoencoderT]):
             self._take(initial, start)
             before = start.previous.best_epoch
         last = before + chosen.epochs - skipped_epochs(chosen.epochs, start)
-        patience = chosen.patience - skipped_epochs(chosen.patience, start)
+        patience = PATIENCE - skipped_epochs(PATIENCE, start)
         with training.single_torch_thread():
             earlier = before * -(-len(users) // chosen.batch_users)
             steps = training.Training(initial, self._loss, chosen, self.seed, earlier)

@@ -116,6 +116,14 @@ def _iterate_blocks(size: int) -> Iterator[slice]:
     return (slice(start, min(start + BLOCK_ROWS, size)) for start in range(0, size, BLOCK_ROWS))
 
 
+def multiply_dense(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """L R, float32 (rows, columns), of float32 matrices; its bits do not depend on the number of threads."""
+    out = np.empty((len(left), right.shape[1]), dtype=np.float32)
+    with single_threaded_blas(), ThreadPoolExecutor(get_num_threads()) as pool:
+        list(pool.map(lambda rows: np.matmul(left[rows], right, out=out[rows]), _iterate_blocks(len(left))))
+    return out
+
+
 def work_bytes(size: int) -> int:
     """Return the bytes that `invert_lower` takes beside a matrix of `size` rows, on one thread."""
     tile = min(TILE, size)

@@ -56,9 +56,9 @@ class SequentialHistories(csr_matrix):
     """(users, items) histories with the order of each row's entries, or the ages of their events; indexing keeps both.
 
     Attributes:
-        recency_ranks: int (entries,), in the order of `indices`: within a row the lowest is the newest. Only their
-            order matters, so dropping entries does not require new ranks. None if the matrix comes from an operation
-            other than indexing, or was built without.
+        recency_ranks: int (entries,), in the order of `indices`: within a row the lowest is the newest, and equal ones
+            came at one time. Only their order matters, so dropping entries does not require new ranks. None if the
+            matrix comes from an operation other than indexing, or was built without.
         event_ages: of the entries, in the order of `indices`; None like the recency ranks.
     """
 
@@ -145,7 +145,7 @@ def _view_in_order(histories: csr_matrix) -> SequentialHistories:
 def recency_weights(histories: csr_matrix, exponent: float) -> np.ndarray:
     """Weight each entry by (1 + n)^-exponent, where n is the number of newer entries in its row.
 
-    Of equal recency ranks the first entry is the newer.
+    Entries of equal recency ranks, which came at one time, weigh alike.
 
     Returns:
         float32 (entries,).
@@ -161,9 +161,12 @@ def recency_weights(histories: csr_matrix, exponent: float) -> np.ndarray:
             "oneclass.models.numerics.sequential_histories.with_recency_ranks(histories, recency_ranks)"
         )
     lengths = np.diff(histories.indptr)
-    newest_first = np.lexsort((recency_ranks, np.repeat(np.arange(len(lengths)), lengths)))
-    newer = np.empty(len(recency_ranks), dtype=np.int64)
-    newer[newest_first] = np.arange(len(recency_ranks)) - np.repeat(histories.indptr[:-1].astype(np.int64), lengths)
+    rows = np.repeat(np.arange(len(lengths)), lengths)
+    newest_first = np.lexsort((recency_ranks, rows))
+    ranks, places = recency_ranks[newest_first], np.arange(len(rows))
+    is_older = (np.diff(rows, prepend=-1) != 0) | (np.diff(ranks, prepend=-1) != 0)
+    newer = np.empty(len(rows), dtype=np.int64)
+    newer[newest_first] = np.maximum.accumulate(np.where(is_older, places, 0)) - histories.indptr[rows]
     return ((1.0 + newer) ** -exponent).astype(np.float32)
 
 

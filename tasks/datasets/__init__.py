@@ -90,9 +90,11 @@ class Dataset(BaseModel):
     landing folder with more is set aside."""
     default_models: tuple[str, ...] = (
         "popularity",
+        "transitions",
         "item_knn",
         "mrf_dense",
         "mrf_sparse",
+        "slist",
         "slim",
         "wmf",
         "graph_filter",
@@ -101,7 +103,8 @@ class Dataset(BaseModel):
         "repeat_mixture",
         "blend",
     )
-    """Models of a run without `--models`. `repeat` and `repeat_mixture` run where lists include seen items."""
+    """Models of a run without `--models`. `repeat` and `repeat_mixture` run where lists include seen items, `slist` and
+    `transitions` where likes have an order."""
     rules: Rules = Rules()
     """What holds for every list of recommendations."""
     placements: dict[str, Placement] = {}

@@ -21,7 +21,7 @@ SIMPLEST_FIRST = (
     ("popularity",),  # the same list for all
     ("repeat",),  # what the user took before, and then the same list for all
     # sums over the likes, named as reasons
-    ("item_knn", "rp3beta", "sansa", "mrf_sparse", "slim", "mrf_dense", "ease", "graph_filter"),
+    ("transitions", "item_knn", "rp3beta", "sansa", "mrf_sparse", "slim", "mrf_dense", "ease", "slist", "graph_filter"),
     ("wmf", "bpr_uniform", "bpr_popularity", "hpf"),  # products of factors
     ("random_graph", "paired_symbols", "binary_matrix"),  # posteriors, whose fits take longest on one core
     ("cdae", "mult_dae", "mult_vae"),  # neural networks

@@ -164,7 +164,8 @@ class EdgeOrder:
                 ranks = self._rank_entries(part.histories, part.users, split.items)
                 parts[name] = replace(part, stored_histories=with_recency_ranks(part.histories, ranks))
         if split.protocol in ("next_events", NEXT_EVENTS_VALIDATION):  # of which the cut decides since when they are
-            ranks = self._sort_edges(TRAINING_RELATION[split.protocol], split.train.shape[1])[1].data
+            edges = f"(select *, null::bigint as position from {TRAINING_RELATION[split.protocol]})"
+            ranks = self._sort_edges(edges, split.train.shape[1])[1].data
         else:
             ranks = self._rank_entries(split.train, split.users, split.items)
         return replace(split, recency_ranks=ranks, parts=parts)

@@ -44,11 +44,12 @@ class SplitSettings(Settings):
         "adjacency lists, or by time; under next_events those of the last days. `auto`: latest, under given where a "
         "test finds that items drift along the lines, under next_events where 100 users or more can judge by it.",
     )
-    order: bool = Field(
+    order: bool | Literal["auto"] = Field(
         False,
-        description="Keep with the matrices in which order each user came to like the items: by time, else by the "
-        "lines of the logs. A run sets it for a model whose recency_exponent is above 0, and where its search may "
-        "choose one, under given and next_events, unless this says false.",
+        description="Keep with the matrices in which order each user came to like the items. `auto`: where events have "
+        "times, or logs are adjacency lists; what has one time has no order. True: without times also by the lines of "
+        "the logs. A run sets auto for a model that reads the order, and where its search may choose a "
+        "recency_exponent, under given and next_events, unless this says false.",
     )
 
     def require_used(self, given: Mapping[str, Any]) -> None:

@@ -44,10 +44,12 @@ class Splits:
 
     Attributes:
         seen_items: whether next_events and published lists include the items of the histories.
+        ordered: whether the matrices keep the order of likes.
     """
 
     digests: dict[str, str] = field(default_factory=dict)
     seen_items: SeenItems = field(default_factory=SeenItems)
+    ordered: bool = False
 
 
 @dataclass(frozen=True)
@@ -116,7 +118,7 @@ def split(home: Home, run_id: str, plan: SplitPlan) -> Splits:
     for protocol, message in result["validation"].items():
         logger.info("%s, validation: %s", protocol, message)
     logger.info("seen items: %s; %s", seen_items.choice, seen_items.reason)
-    return Splits(result["digests"], seen_items)
+    return Splits(result["digests"], seen_items, result["ordered"])
 
 
 def _open_cache(connection: duckdb.DuckDBPyConnection, plan: SplitPlan, parameters: dict[str, Any]) -> StageCache:
@@ -149,7 +151,7 @@ def rewrite_splits(
     plan: SplitPlan,
     write: Callable[[SplitMatrices], Future[str]],
     features: csr_matrix | None = None,
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, Any]:
     """Write the roles and matrices of every protocol.
 
     Args:
@@ -157,7 +159,7 @@ def rewrite_splits(
 
     Returns:
         digests of the matrices; the parameters of the draws for the contract; the log message on each
-        protocol's validation edges; and whether seen items are included.
+        protocol's validation edges; and whether seen items are included and the order of likes is kept.
     """
     settings, seed = plan.settings, plan.seed
     cut_day = find_cut_day(connection)
@@ -166,7 +168,10 @@ def rewrite_splits(
     timed = plan.likes if keeps_times else None
     connection.execute("delete from indexed.new_items")
     connection.execute(sql.statement("split/new_items"))
-    matrix_writer = MatrixWriter(connection, write, order=settings.order, timed=timed, features=features)
+    # one row: whether a log is an adjacency list
+    has_lists = query(connection, "select exists (from raw.places)").item()
+    ordered = settings.order is True or (settings.order == "auto" and (cut_day is not None or has_lists))
+    matrix_writer = MatrixWriter(connection, write, order=ordered, timed=timed, features=features)
     drawn: dict[str, Any] = {}
     messages: dict[str, str] = {}
     past = None
@@ -213,7 +218,8 @@ def rewrite_splits(
     connection.execute(sql.statement("split/leakage", past=trained), values)
     warehouse.drop_temporary(connection)
     digests = matrix_writer.digests()
-    return {"digests": digests, "drawn": drawn, "validation": messages, "seen_items": asdict(seen_items)}
+    found: dict[str, Any] = {"digests": digests, "drawn": drawn, "validation": messages}
+    return found | {"seen_items": asdict(seen_items), "ordered": ordered}
 
 
 def _store_next_events(

@@ -6,7 +6,6 @@ many each model has. Settings given by the user and `manual_only` ones are not s
 
 import json
 import logging
-import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
@@ -77,15 +76,12 @@ class SearchRequest:
         when: when to search: `auto` (only if no stored result is valid), `always` or `off`.
         given: names of the settings that the command gave, by model; they are not searched.
         tuned: models with settings in the data set's file; `auto` does not search these.
-        share, seconds: the budget, over the estimated time of the run's fits; the largest, in CPU seconds.
         day: the run takes events up to this day; results of searches on later days are not reused.
     """
 
     when: Literal["auto", "off", "always"]
     given: Mapping[str, Collection[str]] = field(default_factory=dict)
     tuned: Collection[str] = ()
-    share: float = 1.0
-    seconds: float = math.inf
     day: date = field(default_factory=date.today)
 
 
@@ -132,8 +128,7 @@ def tune(
         choices[model] = _skip_search(home, search, request, default) or default
         if choices[model] is default:
             searches.append(search)
-    share = request.share * len(digests)
-    for progress in run_searches(home, searches, share, request.seconds, executor) if searches else ():
+    for progress in run_searches(home, searches, len(digests), executor) if searches else ():
         model = progress.search.model
         choices[model] = _describe_search(home, progress, choices[model])
     record_settings(home, run_id, choices.values())
@@ -149,10 +144,10 @@ def _choose_searched(
     """Return the search space of a model, and the settings outside it that initial trials may vary.
 
     The latter belong together: there are none if the command gave one of them, or if the log is so large that their
-    fits would take long. Weights of explicit negatives are not searched, nor is one of recency where one is set.
+    fits would take long. Weights of explicit negatives are not searched, nor is one of recency that is set.
     """
     space = {name: of for name, of in choose_space(settings, split).items() if not of.manual_only}
-    left_out = {*settings.explicit_search_space, *(settings.recency_search_space if settings.reads_order else ())}
+    left_out = {*settings.explicit_search_space, *(settings.recency_search_space.keys() & settings.model_fields_set)}
     space = {name: of for name, of in space.items() if name not in left_out}
     unsearched = {name for values in settings.initial_trials for name in values if name not in space}
     is_varied = split.train.nnz <= MAX_QUICK_EDGES and unsearched.isdisjoint(given)

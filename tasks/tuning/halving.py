@@ -22,7 +22,8 @@ from oneclass.tasks.tuning.trial import log_trial, run_trial
 logger = logging.getLogger(__name__)
 
 ROUNDS = (1, 4, 8, 12)  # trials that a model has made after each round; the first tells the time of its fits
-MIN_BUDGET_SECONDS = 120.0  # of processor time; with less, searches of small logs would depend on the machine
+# Of processor time, at least and at most; with less, searches of small logs would depend on the machine.
+BUDGET_SECONDS = 120.0, 900.0
 
 
 @dataclass(eq=False)
@@ -49,7 +50,7 @@ class SearchProgress:
 
 
 def run_searches(
-    home: Home, searches: Sequence[Search], share: float, most: float, executor: Executor = LOCAL
+    home: Home, searches: Sequence[Search], splits: int, executor: Executor = LOCAL
 ) -> list[SearchProgress]:
     """Run the searches of several models by successive halving.
 
@@ -57,8 +58,7 @@ def run_searches(
     to come and among the models that are still in the race.
 
     Args:
-        share: the budget, over the estimated time of a fit of every model.
-        most: the largest budget, in CPU seconds; MIN_BUDGET_SECONDS are always allowed.
+        splits: the number of fits of every model, whose estimated time is the budget, within BUDGET_SECONDS.
     """
     baselines = dict[int | None, float]()
     for search in {of.items: of for of in searches}.values():
@@ -78,7 +78,7 @@ def run_searches(
         spent = sum(of.cpu_seconds for of in progress)
         if trials == 1:
             fits = sum(_estimate_fit_seconds(home, of) for of in progress)
-            budget = max(MIN_BUDGET_SECONDS, min(share * fits, most))
+            budget = min(max(splits * fits, BUDGET_SECONDS[0]), BUDGET_SECONDS[1])
         elif rounds_left > 1:
             count = math.ceil(len(live) / 2)
             live = sorted(live, key=lambda of: -of.gain)

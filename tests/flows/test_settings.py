@@ -89,7 +89,18 @@ def test_all_names_every_installed_model_and_refuses_none_as_too_large(tmp_path)
 def test_models_of_returns_run_by_default_where_lists_include_seen_items(tmp_path, models, seen, kept, times):
     run = resolve_backfill("ml-100k", home=tmp_path, models=models)
     assert run.times == times
-    assert ("repeat" in pipeline.drop_optional_models(run, Splits(seen_items=SeenItems(seen))).models) == kept
+    splits = Splits(seen_items=SeenItems(seen), ordered=True)
+    assert ("repeat" in pipeline.drop_optional_models(run, splits).models) == kept
+
+
+def test_models_of_order_run_by_default_where_likes_have_one_and_are_refused_by_name(tmp_path):
+    run = resolve_backfill("ml-100k", home=tmp_path)
+    for ordered in (True, False):
+        models = pipeline.drop_optional_models(run, Splits(ordered=ordered)).models
+        assert ({"slist", "transitions"} & models.keys() == {"slist", "transitions"}) == ordered
+    named = resolve_backfill("ml-100k", home=tmp_path, models=["popularity", "slist"])
+    with pytest.raises(InputError, match=r"^slist: no event has a time.* split.order = true"):
+        pipeline.drop_optional_models(named, Splits())
 
 
 def test_protocols_default_to_those_that_the_log_allows_or_to_the_given_split(tmp_path):

@@ -1,6 +1,7 @@
 """`oneclass.Interactions` from all that programs hold, against plain Python; its mistakes; and back."""
 
 import doctest
+import itertools
 from collections import defaultdict
 from datetime import datetime, timedelta
 
@@ -89,8 +90,8 @@ def test_the_order_and_the_ages_of_likes_are_those_of_plain_python():
     interactions = Interactions(FRAME)
     matrix, last = interactions.matrix, max(row[3] for row in ROWS).date()
     firsts, days = {}, defaultdict(list)
-    for position, (user, item, _, time) in enumerate(ROWS):
-        firsts[user, item] = min(firsts.get((user, item), (time, position)), (time, position))
+    for user, item, _, time in ROWS:
+        firsts[user, item] = min(firsts.get((user, item), time), time)
         days[user, item].append((last - time.date()).days)
     found_days, ranks = {}, {}
     for entry, pair in enumerate(list_pairs(interactions)):
@@ -99,8 +100,9 @@ def test_the_order_and_the_ages_of_likes_are_those_of_plain_python():
         ranks[pair] = matrix.recency_ranks[entry]
     assert found_days == {pair: sorted(ages) for pair, ages in days.items()}
     for user in interactions.user_ids:
-        own = sorted((pair for pair in firsts if pair[0] == user), key=lambda pair: firsts[pair], reverse=True)
-        assert own == sorted(own, key=lambda pair: ranks[pair])
+        own = [pair for pair in firsts if pair[0] == user]
+        for pair, other in itertools.product(own, own):
+            assert (ranks[pair] < ranks[other]) == (firsts[pair] > firsts[other])
 
 
 def test_numbers_are_seconds_and_zones_become_utc():

@@ -19,7 +19,7 @@ from oneclass.models.item_knn import ItemKNN
 from oneclass.models.popularity import Popularity
 from oneclass.models.registry import MODELS
 from oneclass.models.settings import NotFittedError
-from oneclass.testing import all_scores, check_model
+from oneclass.testing import all_scores, check_model, from_dense
 
 # Settings that make a fit short; a model that is not named here runs with its defaults.
 SHORT = {
@@ -124,7 +124,7 @@ class TestEveryModel:
         check_model(case.make(), is_personal=case.is_personal)
 
     def test_each_score_has_the_bits_of_the_score_alone(self, fitted, checkerboard):
-        histories = csr_matrix(checkerboard[:4].toarray() * np.array([[1], [1], [0], [1]]))  # one of them empty
+        histories = from_dense(checkerboard[:4].toarray() * np.array([[1], [1], [0], [1]]))  # one of them empty
         for users in (None, np.array([4, 7, 9, 2])):
             each = dict(fitted.iterate_scores(histories, users=users))
             assert tuple(each) == fitted.score_names
@@ -201,16 +201,16 @@ class TestEveryModel:
     def test_unseen_items_in_a_history_are_ignored_and_said_so(self, case, checkerboard):
         likes = checkerboard.toarray()
         likes[:, 5] = 0
-        model = case.make().fit(csr_matrix(likes))
+        model = case.make().fit(from_dense(likes))
         history = likes[[1]].copy()
-        expected = all_scores(model, csr_matrix(history))
+        expected = all_scores(model, from_dense(history))
         history[0, 5] = 1
         with pytest.warns(UserWarning, match="that no training user has"):
-            np.testing.assert_array_equal(all_scores(model, csr_matrix(history)), expected)
+            np.testing.assert_array_equal(all_scores(model, from_dense(history)), expected)
         assert np.isfinite(expected).all()
 
     def test_an_empty_history_gets_popularity(self, fitted, checkerboard):
-        empty = csr_matrix(np.zeros((1, 40), dtype=np.float32))
+        empty = from_dense(np.zeros((1, 40)))
         for score in fitted.score_names:
             np.testing.assert_array_equal(fitted.scores(empty, score=score)[0], fitted.item_degrees)
 

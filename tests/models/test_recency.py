@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_matrix
 
 from oneclass.models.blend import Blend, BlendSettings
 from oneclass.models.blend.score_normalization import normalize_scores
@@ -73,9 +74,9 @@ def test_without_the_exponent_the_order_changes_no_bit(name, long_tailed):
 def test_histories_without_an_order_are_refused(name, long_tailed):
     model = fit_model(name, long_tailed, recency_exponent=0.6)
     with pytest.raises(ValueError, match="recency_exponent = 0.6 weighs likes by their order"):
-        model.scores(long_tailed[:2])
+        model.scores(csr_matrix(long_tailed[:2]))
     with pytest.raises(ValueError, match="by their order"):
-        model.contributions(long_tailed[0], np.arange(3))
+        model.contributions(csr_matrix(long_tailed[0]), np.arange(3))
     assert np.isfinite(model.similar_items(np.arange(3), 4)[1]).all()
 
 
@@ -103,4 +104,4 @@ def test_members_of_a_blend_weigh_each_by_its_own_exponent(long_tailed, tmp_path
     np.testing.assert_array_equal(reasons[1], fresh.contributions(other[[0]], np.arange(5)))
     assert np.abs(reasons[0] - reasons[1]).max() > 0
     with pytest.raises(ValueError, match="by their order"):
-        model.scores(long_tailed[:2])
+        model.scores(csr_matrix(long_tailed[:2]))

@@ -38,46 +38,54 @@ def log_in_two_files(log_events):
     return log
 
 
-def newest_first(events):
-    """{user: items}, by the first time that is known, then by the first line."""
-    lines, times = {}, defaultdict(list)
+def find_firsts(events):
+    """{user: {item: its first time, or the log's first without one, or its first line in a log without times}}."""
+    firsts, oldest = defaultdict(dict), min((at for *_, at in events if at), default=None)
     for line, (user, item, _, at) in enumerate(events):
-        lines.setdefault((user, item), line)
-        times[user, item] += [at] if at else []
-    found = defaultdict(list)
-    for user, item in sorted(lines, key=lambda pair: (min(times[pair], default=datetime.min), lines[pair])):
-        found[user].insert(0, item)
-    return found
+        if oldest is None:
+            firsts[user].setdefault(item, line)
+        elif at:
+            firsts[user][item] = min(firsts[user].get(item, at), at)
+    for user, item, *_ in events:
+        firsts[user].setdefault(item, oldest)
+    return firsts
 
 
 def by_places(home, histories, users, items):
-    """{user: items, newest first} of ordered histories."""
+    """{user: the sets of items of equal recency ranks, newest first} of ordered histories."""
     ids, own, found = load_ids(home, "item"), load_ids(home, "user"), {}
     for row, user in enumerate(users):
-        history = histories[row]
-        found[own[user]] = [ids[items[column]] for column in history.indices[np.argsort(history.recency_ranks)]]
+        history, steps = histories[row], defaultdict(set)
+        for column, rank in zip(history.indices, history.recency_ranks, strict=True):
+            steps[rank].add(ids[items[column]])
+        found[own[user]] = [steps[rank] for rank in sorted(steps)]
     return found
 
 
-def restrict_order(order, histories):
-    """The order of what each user of the histories has there."""
-    return {user: [item for item in order[user] if item in own] for user, own in histories.items()}
+def newest_first(firsts, histories):
+    """What `by_places` finds of the same items by the times or lines of `find_firsts`."""
+    found = {}
+    for user, sets in histories.items():
+        steps = defaultdict(set)
+        for item in set().union(*sets):
+            steps[firsts[user][item]].add(item)
+        found[user] = [steps[first] for first in sorted(steps, reverse=True)]
+    return found
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("timed", [True, False])
 def test_every_protocol_keeps_the_order_of_times_and_lines(home, log_in_two_files, timed):
     log_in_two_files(events := list(draw_events(1, timed=timed)))
-    order = newest_first(events)
+    firsts = find_firsts(events)
     for protocol, digest in split_likes(home, *PROTOCOLS[:2], order=True, held_out_share=0.25).items():
         stored = matrices.load_split(home, digest)
         assert (stored.recency_ranks >= 0).all() and stored.recency_ranks.dtype == np.int32
         found = by_places(home, stored.histories, stored.users, stored.items)
-        assert found == restrict_order(order, found), protocol
-        assert sum(map(len, found.values())) == stored.train.nnz > 200
+        assert found == newest_first(firsts, found) and stored.train.nnz > 200, protocol
         for part in stored.parts.values():
             of_part = by_places(home, part.histories, part.users, stored.items)
-            assert of_part == restrict_order(order, of_part) and of_part, protocol
+            assert of_part == newest_first(firsts, of_part) and of_part, protocol
 
 
 def test_adjacency_lists_are_in_the_order_of_their_places(home, tmp_path):
@@ -90,10 +98,10 @@ def test_adjacency_lists_are_in_the_order_of_their_places(home, tmp_path):
     digest = split_likes(home, "given", plan={"given_files": given}, order=True, validation="latest")["given"]
     stored = matrices.load_split(home, digest)
     found = by_places(home, stored.parts["test"].histories, stored.users, stored.items)
-    assert found == {str(user): [str(item) for item in items[9::-1]] for user, items in own.items()}
+    assert found == {str(user): [{str(item)} for item in items[9::-1]] for user, items in own.items()}
     cut = load_validation(home, "given", digest, 1).part.histories  # without the last two of each
     found = by_places(home, cut, stored.users, stored.items)
-    assert found == {str(user): [str(item) for item in items[7::-1]] for user, items in own.items()}
+    assert found == {str(user): [{str(item)} for item in items[7::-1]] for user, items in own.items()}
     some = load_validation(home, "given", digest, 1, edges=60).part.histories  # of users, and the items that they have
     assert all(len(some[row].recency_ranks) == some[row].nnz > 0 for row in range(some.shape[0]))
 
@@ -102,10 +110,11 @@ def test_nothing_from_the_cut_on_weighs_in_under_next_events(home, log_events, m
     cut_next_events_at(monkeypatch, NEXT_FROM)
     log_events(events := list(draw_events(2, known=1.0)))
     stored = matrices.load_split(home, split_likes(home, "next_events", order=True)["next_events"])
-    order = newest_first([event for event in events if event[3].date() < NEXT_FROM])  # of a log that ends there
+    firsts = find_firsts([event for event in events if event[3].date() < NEXT_FROM])  # of a log that ends there
     part = stored.parts["test"]
     found = by_places(home, part.histories, part.users, stored.items)
-    assert found == {user: order[user] for user in found} and len(found) > 20
+    assert found == newest_first(firsts, found) and len(found) > 20
+    assert all(set().union(*sets) == firsts[user].keys() for user, sets in found.items())
 
 
 def ages_by_pair(events, last, threshold=1.0):

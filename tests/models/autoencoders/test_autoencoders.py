@@ -11,7 +11,7 @@ import pytest
 from scipy.sparse import csr_matrix
 from scipy.special import log_softmax
 
-from oneclass.models.autoencoders import CDAE, MultDAE, MultVAE
+from oneclass.models.autoencoders import CDAE, MultDAE, MultVAE, autoencoder
 from oneclass.models.evaluation.holdout import split_matrix
 from oneclass.models.fit_options import FitOptions, Start, ValidationUsers
 
@@ -129,9 +129,10 @@ def cut(long_tailed):
 
 
 @every_model
-def test_the_best_epoch_is_kept(name, cut):
+def test_the_best_epoch_is_kept(name, cut, monkeypatch):
+    monkeypatch.setattr(autoencoder, "PATIENCE", 4)
     train, histories, targets = cut
-    model, values, snapshots = make_model(name, epochs=60, patience=4, learning_rate=0.03), [], []
+    model, values, snapshots = make_model(name, epochs=60, learning_rate=0.03), [], []
 
     def note(epoch):
         values.append(epoch.values["validation ndcg@100"])

@@ -17,12 +17,12 @@ from oneclass.models.numerics.validation import drop_unknown_entries
 
 
 def draw_histories(seed, users=30, items=40):
-    """Histories, some of them empty, and {(user, item): place}; places are a row's permutation, with gaps."""
+    """Histories, some of them empty, and {(user, item): place}; places have gaps, and some are equal."""
     generator = np.random.default_rng(seed)
     likes = generator.random((users, items)) < generator.random((users, 1))
     likes[3] = False
     histories = csr_matrix(likes.astype(np.float32))
-    places = np.concatenate([generator.permutation(3 * len(row.indices))[: len(row.indices)] for row in histories])
+    places = generator.integers(2 * items, size=histories.nnz)
     return with_recency_ranks(histories, places.astype(np.int32)), by_pair(histories, places)
 
 

@@ -110,7 +110,7 @@ def tune_dial(home, digests, run_id="run", **asked):
     """The dial's settings after `tune`, and its row."""
     models = {"dial": DialSettings(), "popularity": Popularity.Settings()}
     asked = {"models": models, "when": "auto", "day": DAY, "seed": 1} | asked
-    of_request = ("when", "given", "tuned", "share", "day")
+    of_request = ("when", "given", "tuned", "day")
     wanted = auto.SearchRequest(**{name: asked.pop(name) for name in of_request if name in asked})
     found = auto.tune(home, run_id, protocol=PROTOCOL, digests=digests, request=wanted, **asked)
     assert found.keys() == {"dial", "popularity"}

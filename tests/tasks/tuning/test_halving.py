@@ -13,7 +13,7 @@ from oneclass.models.settings import NumericRange
 from oneclass.tasks.cluster import PendingCall
 from oneclass.tasks.evaluate.ranking import rank_part_targets
 from oneclass.tasks.stores import matrices
-from oneclass.tasks.tuning.halving import MIN_BUDGET_SECONDS, ROUNDS, run_searches, run_trials
+from oneclass.tasks.tuning.halving import BUDGET_SECONDS, ROUNDS, run_searches, run_trials
 from oneclass.tasks.tuning.search import Search
 from tests.conftest import home_in
 from tests.tasks.tuning.toy import Toy, ToySettings, split_toy_log
@@ -62,12 +62,12 @@ class Clock:
         return PendingCall(lambda: (function(home, search, earlier, len(earlier) + new, math.inf)[0], new * each))
 
 
-def search_models(split_log, seconds=1.0, share=1.0, names=tuple(NOISE), most=math.inf, edges=None, items=None):
+def search_models(split_log, seconds=1.0, splits=1.0, names=tuple(NOISE), edges=None, items=None):
     home, digest = split_log
     seconds = seconds if isinstance(seconds, dict) else dict.fromkeys(names, seconds)
     start, size = ToySettings(noise=0.3), LogSize.of(matrices.load_split(home, digest, parts=()).train)
     searches = [Search(name, PROTOCOL, (digest,), start, SPACE, 1, edges, items, whole=size) for name in names]
-    return run_searches(home, searches, share, most, Clock(seconds))
+    return run_searches(home, searches, splits, Clock(seconds))
 
 
 def best_of(progress, trials):
@@ -92,16 +92,16 @@ def test_after_each_round_the_better_half_goes_on_and_its_trials_are_those_of_a_
 
 
 @pytest.mark.parametrize(
-    ("seconds", "share"),
+    ("seconds", "splits"),
     [
         ({"still": 12.0, "calm": 1.0, "windy": 1.0, "stormy": 1.0, "wild": 60.0}, 0.01),
         ({"still": 100.0, "calm": 50.0, "windy": 30.0, "stormy": 20.0, "wild": 60.0}, 6.0),
         ({"still": 500.0, "calm": 400.0, "windy": 300.0, "stormy": 200.0, "wild": 100.0}, 0.3),
     ],
 )
-def test_a_round_divides_what_is_left_among_the_models_in_the_race(split_log, seconds, share):
-    progress = {of.search.model: of for of in search_models(split_log, seconds, share)}
-    budget = max(MIN_BUDGET_SECONDS, share * sum(seconds.values()))
+def test_a_round_divides_what_is_left_among_the_models_in_the_race(split_log, seconds, splits):
+    progress = {of.search.model: of for of in search_models(split_log, seconds, splits)}
+    budget = np.clip(splits * sum(seconds.values()), *BUDGET_SECONDS)
     live, made = list(NOISE), dict.fromkeys(NOISE, 1)
     for rounds_left, trials in zip((3, 2, 1), ROUNDS[1:], strict=True):
         left = budget - sum(made[name] * seconds[name] for name in NOISE)
@@ -119,8 +119,8 @@ def test_a_round_divides_what_is_left_among_the_models_in_the_race(split_log, se
 
 def test_the_budget_of_a_large_log_is_a_share_of_its_fits(split_log):
     """On a sample of half the edges a trial takes half of a fit."""
-    seconds = dict.fromkeys(("still", "calm"), 1000.0)
-    short, long = (search_models(split_log, seconds, share, tuple(seconds), edges=700) for share in (0.1, 1.0))
+    seconds = dict.fromkeys(("still", "calm"), 100.0)
+    short, long = (search_models(split_log, seconds, splits, tuple(seconds), edges=700) for splits in (0.1, 1.0))
     assert all(len(of.trials) == 1 and of.stopped for of in short)
     assert sum(len(of.trials) for of in long) > 2
 
