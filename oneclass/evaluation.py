@@ -61,7 +61,7 @@ COMPARISONS = {
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The tables of an evaluation; of several splits or seeds, each table has a first column `split`.
+    """The tables of an evaluation; of several splits, each table has a first column `split`.
 
     Attributes:
         metrics: a row per model, score and metric: `model`, `score`, `metric`, `value`, `standard_error`, `users`; the
@@ -100,8 +100,8 @@ def evaluate(
         protocol: `strong_generalization`, the default, `leave_one_out`, `next_events` or `cold_items`; none of a
             `Split`, whose test pairs are ranked among all items outside the user's training pairs.
         metrics: the metrics to return, in this order, by default those of a run's tables. Names with any k, such as
-            `precision@7`, are in the reference with their formulas. A function gets the
-            `UserRanks` of one user and returns a number, or NaN to leave the user out; its rows have its name.
+            `precision@7`, are in the reference with their formulas. A function gets the `UserRanks` of one user and
+            returns a number, or NaN to leave the user out; its rows have its name.
         folds: of strong_generalization: each user is a test user of the models fitted on the other folds; 1 for one
             split. By default 5 if fewer than 100 validation users have a like to be found, as in a run.
         seed: of the split; each model draws by its own.

@@ -110,8 +110,7 @@ class Interactions:
     def matrix(self) -> csr_matrix:
         """The float32 (users, items) CSR of summed weights, or of the number of events.
 
-        With times it has the order of each user's likes, by the times of their first events, and the ages of the
-        events.
+        With times it has the order of each user's likes, by first events, and the ages of the events.
         """
         return self._fold(self.events, self.user_ids)
 
@@ -192,7 +191,6 @@ class Interactions:
         starts = np.searchsorted(pairs["row"].to_numpy(), np.arange(len(users) + 1))
         parts = pairs["value"].to_numpy().astype(np.float32), pairs["column"].to_numpy().astype(np.int32), starts
         matrix = csr_matrix(parts, shape=(len(users), len(self.item_ids)))
-        matrix.has_sorted_indices = matrix.has_canonical_format = True
         if times is None:
             return matrix
         rank = pl.col("time" if has_times else "position").rank("dense", descending=True).over("row")

@@ -239,22 +239,14 @@ where last_at >= $next_from
 -- then on (and before $before). A table of its own: it is mostly empty, and a plan that cannot know this builds a hash table
 -- of all edges.
 create or replace temp table edges_astride as
-with astride as (
-    select
-        user_index,
-        item_index,
-        user_id,
-        item_id
-    from curated.interactions
-    where first_at < $next_from and last_at >= $next_from
-)
 select
     user_index,
     item_index,
     count(*) filter (occurred_at < $next_from) as events,
     bool_or(occurred_at >= $next_from and ($before is null or occurred_at < $before)) as came_again
 from {events} as events
-join astride using (user_id, item_id)
+join curated.interactions using (user_id, item_id)
+where first_at < $next_from and last_at >= $next_from
 group by user_index, item_index
 
 -- name: counted_edges
@@ -430,8 +422,7 @@ select
         order by
             coalesce(first_at, oldest) desc,
             if(oldest is null, position, null) desc,
-            if(oldest is null, in_line, null) desc nulls last,
-            if(oldest is null, item_index, null) desc
+            if(oldest is null, in_line, null) desc nulls last
     ) - 1)::integer as place
 from edges
 left join indexed.items using (item_index)

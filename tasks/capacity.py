@@ -62,8 +62,8 @@ def find_large_models(models: Mapping[str, ModelSettings], logs: Collection[LogS
         for name, settings in models.items()
         if name not in reasons
     }
-    for name, cost in seconds.items():
-        others = sum(seconds.values()) - cost
+    for name, cost in sorted(seconds.items(), key=lambda of: -of[1]):
+        others = sum(of for other, of in seconds.items() if other not in reasons) - cost
         if cost > max(others, MIN_COST_SECONDS):
             reasons[name] = (
                 f"a fit takes about {cost / 60:,.0f} CPU minutes, and those of all other models together "

@@ -8,7 +8,7 @@ from oneclass.models.attributes.new_items import fold_in_items, score_new_items
 from oneclass.models.fit_options import FitOptions
 from oneclass.models.popularity import Popularity
 from oneclass.models.registry import MODELS
-from oneclass.testing import all_scores
+from oneclass.testing import all_scores, from_dense
 from tests.models.test_contract import IMPERSONAL, every_model, make_model
 
 COLOURS = csr_matrix(np.eye(2, dtype=np.float32)[np.arange(40) % 2])  # each item's own group
@@ -18,7 +18,7 @@ COLD = np.array([36, 37, 38, 39])
 @pytest.fixture(scope="module")
 def likes(checkerboard):
     """The checkerboard without the edges of its last four items."""
-    return csr_matrix(checkerboard.toarray() * ~np.isin(np.arange(40), COLD))
+    return from_dense(checkerboard.toarray() * ~np.isin(np.arange(40), COLD))
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +75,7 @@ def test_saved_models_know_the_attributes(name, fitted, likes, tmp_path):
 
 @every_model
 def test_an_empty_history_gets_the_popularity_of_items_with_such_attributes(name, fitted):
-    model, nobody = fitted(name), csr_matrix((2, 40), dtype=np.float32)
+    model, nobody = fitted(name), from_dense(np.zeros((2, 40)))
     new_items = fold_in_items(model, COLOURS[COLD])
     scores = new_scores(model, nobody, new_items)
     popularity = new_items.predict(model.item_degrees.astype(np.float32))
