@@ -41,6 +41,7 @@ class SLISTSettings(RecencySettings):
         "mixing": Choice((0.0, 0.2, 0.5, 0.8, 0.95, 1.0)),
         "tau": Choice((1.0, 3.0, 10.0)),
     }
+    initial_trials: ClassVar = ({"mixing": 0.95}, {"mixing": 0.5, "tau": 1.0})
 
     tau: float = Field(3.0, gt=0, description="An item n steps before the latest one weighs exp(-n / tau) in S.")
     recency_exponent: float = Field(
