@@ -27,7 +27,7 @@ from pydantic import Field
 from scipy.sparse import csc_matrix, csr_matrix
 
 from oneclass.models.fit_options import Epoch, FitOptions
-from oneclass.models.item_weights import ItemWeights
+from oneclass.models.item_weights import MAX_CHUNK_ENTRIES, ItemWeights, collect_weights
 from oneclass.models.memory_estimates import FitCost, LogSize
 from oneclass.models.numerics.adjacency import as_read_only, find_largest
 from oneclass.models.numerics.gram import gram_rows
@@ -83,7 +83,6 @@ def find_nearest(gram, first, of_neighbour, of_item, shrinkage, is_jaccard, work
 
 
 Similarity = Literal["cosine", "jaccard", "tf_idf", "bm25", "p3alpha", "rp3beta"]
-MAX_CHUNK_ENTRIES = 1 << 23  # neighbours that are collected at a time: 64 MB
 K1, B = 100.0, 0.8  # of `bm25`, which saturates slowly, and in which items with many users weigh less
 GRAM_BYTES = 40  # of an edge in the arrays of `GramRows` and while they are made
 WEIGHT_BYTES = 24  # of a similarity: as found, by columns and by rows
@@ -164,21 +163,8 @@ class ItemKNN(ItemWeights[ItemKNNSettings]):
         weights, of_neighbour, of_item = self._weigh(interactions)
         gram = gram_rows(interactions, weights, np.zeros(items), np.ones(items))
         divisors = as_read_only(of_neighbour, np.float64), as_read_only(of_item, np.float64)
-        chunk = max(1, MAX_CHUNK_ENTRIES // max(1, most))
-        ids = np.empty((min(chunk, items), most), dtype=np.int32)
-        values = np.empty(ids.shape, dtype=np.float32)
-        counts, found, similar = np.zeros(items, dtype=np.int64), [], []
-        for first in range(0, items, chunk):
-            some = counts[first : first + chunk]
-            find_nearest(
-                gram, first, *divisors, self.params.shrinkage, self.params.similarity == "jaccard",
-                get_num_threads(), some, ids, values,
-            )  # fmt: skip
-            filled = np.arange(most) < some[:, None]
-            found.append(ids[: len(some)][filled])
-            similar.append(values[: len(some)][filled])
-        starts = np.concatenate([[0], np.cumsum(counts)])
-        parts = np.concatenate(similar), np.concatenate(found), starts
+        chosen = self.params.shrinkage, self.params.similarity == "jaccard", get_num_threads()
+        parts = collect_weights(items, most, lambda first, *out: find_nearest(gram, first, *divisors, *chosen, *out))
         self.weights = csr_matrix(csc_matrix(parts, shape=(items, items)))
         options.on_epoch(Epoch(1, 1, perf_counter() - started, {"similarities": self.weights.nnz}))
 

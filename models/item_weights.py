@@ -1,5 +1,6 @@
 """The base of models of weights between items: a score is the sum of an item's weights to those of the history."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from oneclass.models.numerics.popularity_fallback import fallback_factors, fill_
 from oneclass.models.numerics.sequential_histories import recency_weights
 from oneclass.models.settings import RecencySettings
 
+MAX_CHUNK_ENTRIES = 1 << 23  # weights that are collected at a time: 64 MB
 RecencyT = TypeVar("RecencyT", bound=RecencySettings, default=Any)
 
 
@@ -62,3 +64,27 @@ class ItemWeights(Model[RecencyT]):
             values = arrays["values"].astype(np.float32, copy=False)  # of fits of earlier versions, float64
             parts = values, arrays["indices"], arrays["indptr"]
             self.weights = csr_matrix(parts, shape=(self.item_count, self.item_count), copy=False)
+
+
+def collect_weights(items: int, most: int, find: Callable[..., None]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Collect the largest weights of each item, some items at a time.
+
+    Args:
+        most: number of weights of an item, at most.
+        find: called with the first of some items and arrays to fill: int64 (n,) how many weights each has, int32 (n, k)
+            the other item of each, ascending, and float32 (n, k) the weights.
+
+    Returns:
+        The values, indices and starts of a sparse matrix.
+    """
+    chunk = max(1, MAX_CHUNK_ENTRIES // max(1, most))
+    ids = np.empty((min(chunk, items), most), dtype=np.int32)
+    values = np.empty(ids.shape, dtype=np.float32)
+    counts, others, weights = np.zeros(items, dtype=np.int64), [], []
+    for first in range(0, items, chunk):
+        some = counts[first : first + chunk]
+        find(first, some, ids, values)
+        filled = np.arange(most) < some[:, None]
+        others.append(ids[: len(some)][filled])
+        weights.append(values[: len(some)][filled])
+    return np.concatenate(weights), np.concatenate(others), np.concatenate([[0], np.cumsum(counts)])

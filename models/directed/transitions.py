@@ -15,14 +15,13 @@ from scipy.sparse import csr_matrix
 
 from oneclass.models.directed.pairs import WINDOW, find_successors, order_likes
 from oneclass.models.fit_options import Epoch, FitOptions
-from oneclass.models.item_weights import ItemWeights
+from oneclass.models.item_weights import ItemWeights, collect_weights
 from oneclass.models.memory_estimates import FitCost, LogSize
 from oneclass.models.numerics.adjacency import as_read_only
 from oneclass.models.settings import ModelSettings
 
 TAU, BETA = 3.0, 0.3  # steps in which the past fades; the power of a successor's popularity
 MAX_SUCCESSORS = 500  # of an item, those with the largest weights
-MAX_CHUNK_ENTRIES = 1 << 23  # successors that are collected at a time: 64 MB
 BYTES_PER_LIKE, BYTES_PER_WEIGHT = 56, 16  # of an ordered like and while it is sorted; of a weight in both copies
 
 
@@ -67,21 +66,9 @@ class Transitions(ItemWeights[Any]):
         likes = order_likes(interactions, self.name)
         by_distance = np.append(0.0, np.exp(-np.arange(WINDOW - 1) / TAU))
         degrees = np.maximum(self.item_degrees, 1).astype(np.float64)
-        divisors = (as_read_only(degrees**power, np.float64) for power in (0.5, BETA))
-        of_item, of_successor = divisors
-        most, found, weights = min(MAX_SUCCESSORS, items), [], []
-        counts, chunk = np.zeros(items, dtype=np.int64), max(1, MAX_CHUNK_ENTRIES // most)
-        ids = np.empty((min(chunk, items), most), dtype=np.int32)
-        values = np.empty(ids.shape, dtype=np.float32)
-        for first in range(0, items, chunk):
-            some = counts[first : first + chunk]
-            find_successors(
-                likes, by_distance, np.ones(len(likes.items)), first, of_item, of_successor,
-                get_num_threads(), some, ids, values,
-            )  # fmt: skip
-            filled = np.arange(most) < some[:, None]
-            found.append(ids[: len(some)][filled])
-            weights.append(values[: len(some)][filled])
-        starts = np.concatenate([[0], np.cumsum(counts)])
-        self.weights = csr_matrix((np.concatenate(weights), np.concatenate(found), starts), shape=(items, items))
+        of_item, of_successor = (as_read_only(degrees**power, np.float64) for power in (0.5, BETA))
+        most, pairs = min(MAX_SUCCESSORS, items), (likes, by_distance, np.ones(len(likes.items)))
+        rest = of_item, of_successor, get_num_threads()
+        parts = collect_weights(items, most, lambda first, *out: find_successors(*pairs, first, *rest, *out))
+        self.weights = csr_matrix(parts, shape=(items, items))
         options.on_epoch(Epoch(1, 1, perf_counter() - started, {"transitions": self.weights.nnz}))

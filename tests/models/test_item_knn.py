@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from oneclass.models import item_knn
+from oneclass.models import item_weights
 from oneclass.models.item_knn import ItemKNN, RP3beta
 
 
@@ -80,5 +80,5 @@ def test_rp3beta_is_that_similarity(likes):
 
 def test_rows_that_are_found_in_pieces_are_the_same(likes, monkeypatch):
     whole = ItemKNN().fit(csr_matrix(likes)).weights
-    monkeypatch.setattr(item_knn, "MAX_CHUNK_ENTRIES", 100)
+    monkeypatch.setattr(item_weights, "MAX_CHUNK_ENTRIES", 100)
     assert (ItemKNN().fit(csr_matrix(likes)).weights != whole).nnz == 0

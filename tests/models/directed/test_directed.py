@@ -74,7 +74,7 @@ def test_transitions_are_the_sums_divided_by_popularity(monkeypatch):
     found = Transitions().fit(histories).weights.toarray()
     np.testing.assert_allclose(found, expected, rtol=1e-5)
     monkeypatch.setattr("oneclass.models.directed.transitions.MAX_SUCCESSORS", 6)
-    monkeypatch.setattr("oneclass.models.directed.transitions.MAX_CHUNK_ENTRIES", 60)
+    monkeypatch.setattr("oneclass.models.item_weights.MAX_CHUNK_ENTRIES", 60)
     kept = Transitions().fit(histories).weights.toarray()
     place = np.argsort(np.argsort(-found, axis=1, kind="stable"), axis=1)
     np.testing.assert_array_equal(kept, np.where(place < 6, found, 0))
