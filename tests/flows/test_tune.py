@@ -2,7 +2,6 @@
 
 import html
 import json
-import shutil
 import tomllib
 
 import duckdb
@@ -160,14 +159,15 @@ def test_a_wrong_argument_is_reported_before_anything_is_written(split_home, cap
     assert not (split_home / ML[1] / "tuning").exists()
 
 
-def test_the_library_searches_as_the_command_does(split_home, ratings, tmp_path):
-    home = shutil.copytree(split_home, tmp_path / "home", symlinks=True)
-    assert run_tune(ML[1], home, "--model", "mrf_dense", "--trials", 4) == 0
-    database = f"sqlite:///{home / ML[1] / 'tuning' / 'study.db'}"
+def test_the_library_searches_as_the_command_does(ratings, tmp_path, prefect_server):
+    likes = pl.read_csv(ratings).filter(pl.col("rating") >= 4).drop("rating")
+    likes.write_csv(log := tmp_path / "log.csv")
+    split_log("mine", tmp_path, log, "--protocols", "leave_one_out")
+    assert run_tune("mine", tmp_path, "--model", "mrf_dense", "--trials", 4) == 0
+    database = f"sqlite:///{tmp_path / 'mine' / 'tuning' / 'study.db'}"
     [study] = optuna.get_all_study_summaries(storage=database)
     trials = optuna.load_study(study_name=study.study_name, storage=database).trials
-    likes = pl.read_csv(ratings).filter(pl.col("rating") >= 4)
-    found = oneclass.tune(oneclass.MRFDense(), likes, protocol="strong_generalization", trials=4, threads=2).trials
+    found = oneclass.tune(oneclass.MRFDense(), likes, protocol="leave_one_out", trials=4, threads=2).trials
     assert found["value"].to_list() == [trial.value for trial in trials]
     assert found["l2"].to_list() == [trial.user_attrs["settings"]["l2"] for trial in trials]
 
