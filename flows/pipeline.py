@@ -145,18 +145,18 @@ def run_pipeline(run: RunSettings, flow_name: str) -> Published:
 
 
 def drop_optional_models(run: RunSettings, splits: Splits) -> RunSettings:
-    """Leave out the default models of returns where lists exclude seen items, and those of order where there is none.
+    """Leave out default models of repeats if lists exclude seen items, and those of order if likes have none.
 
     Raises:
-        InputError: the user named a model that reads the order of likes, and they have none.
+        InputError: the user named a model of order, and likes have none.
     """
     reasons = dict[str, str]()
     for name, settings in run.models.items():
         if settings.reads_order and not splits.ordered:
-            reasons[name] = "no event has a time, so that likes have no order"
+            reasons[name] = "no event has a time" if run.split.order else "split.order is false"
             if name not in run.optional_models:
-                advice = "If the lines of the logs are in order, say so by split.order = true; else leave it out"
-                raise InputError(f"{name}: {reasons[name]}. {advice}.")
+                advice = "If the lines of the logs are in order, set split.order = true; else leave the model out"
+                raise InputError(f"{name}: needs the order of likes, and {reasons[name]}. {advice}.")
         elif name in run.optional_models and settings.reads_times and not splits.seen_items.included:
             reasons[name] = "lists exclude seen items"
     for name, reason in reasons.items():

@@ -161,9 +161,9 @@ def resolve_settings(given: BackfillParameters) -> RunSettings:
     if any(settings[name].reads_explicit_negatives for name in model_names):
         settings["binarize"] = settings["binarize"].model_copy(update={"explicit_negatives": True})
     protocols = _resolve_protocols(given.protocols, bool(given.split_files), declared)
-    may_order = () if "order" in sections.get("split", {}) else protocols
     of_models = {name: settings[name] for name in [*model_names, *substitutes]}
-    if needs_order(of_models, settings["train"].tune, declared.models, may_order):
+    is_free = "order" not in sections.get("split", {})
+    if is_free and needs_order(of_models, settings["train"].tune, declared.models, protocols):
         settings["split"] = settings["split"].model_copy(update={"order": "auto"})
     optional_models = () if are_named else tuple(name for name in model_names if name in OPTIONAL_MODELS)
     if not 0 <= given.seed < 2**63:

@@ -187,7 +187,7 @@ class FitOptions:
         shape = interactions.shape
         if self.start:
             self.start.check(model, shape)
-        if (negatives := self.explicit_negatives) is not None:
+        if (negatives := self.explicit_negatives) is not None and model.settings.reads_explicit_negatives:
             if negatives.shape != shape:
                 raise ValueError(f"explicit negatives: the shape {negatives.shape} beside likes of the shape {shape}")
             if both := csr_matrix(negatives.astype(bool).multiply(interactions.astype(bool))).nnz:

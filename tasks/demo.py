@@ -40,7 +40,7 @@ from oneclass.tasks.stores.home import Home
 
 logger = logging.getLogger(__name__)
 
-GENERATOR_VERSION = 1  # increase it whenever a seed gives another log
+GENERATOR_VERSION = 2  # increase it whenever a seed gives another log
 FIRST_DAY, NUM_DAYS = np.datetime64("2001-01-01"), 5 * 365
 LIKE_SHARE = 0.35  # likes among the considered edges, on average
 TRAITS = 4  # K, of a user and of an item

@@ -154,7 +154,7 @@ def needs_order(
         models: the settings by model.
         tune: `train.tune`.
         tuned: models with settings in the data set's file, which `auto` does not search.
-        protocols: those by which a search may choose; empty if the order is not to be kept for it.
+        protocols: those by which a search may choose.
     """
     searched = {"off": (), "always": models}.get(tune, models.keys() - set(tuned))
     may_choose = any(isinstance(models[name], RecencySettings) for name in searched)

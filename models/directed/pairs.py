@@ -1,7 +1,7 @@
 """Sums over the ordered pairs of every history, weighed by how many steps lie between the two likes.
 
-Likes of one time, such as those of a basket, are one step, since their order is unknown. Of a long history the newest
-`WINDOW` likes count. Each row of a sum is added up in one order, so that its bits do not depend on the threads.
+Likes of one time, such as those of a basket, are one step, since their order is unknown. Each row of a sum is added up
+in one order, so that its bits do not depend on the threads.
 """
 
 from typing import NamedTuple
@@ -12,21 +12,20 @@ from scipy.sparse import csr_matrix
 
 from oneclass.models.numerics.adjacency import as_read_only, find_largest
 
-WINDOW = 50
+WINDOW = 50  # likes of a history that count, the newest
 
 
 class OrderedLikes(NamedTuple):
     """The newest likes of every history, the oldest of these first. All arrays are read-only.
 
     Attributes:
-        items, users: int32 (likes,).
+        items: int32 (likes,).
         steps: int32 (likes,), 0 for the first step of a history.
         ends: int64 (likes,), where the history of each like ends.
         item_starts, of_items: int64 (items + 1,) and (likes,), the likes of each item.
     """
 
     items: np.ndarray
-    users: np.ndarray
     steps: np.ndarray
     ends: np.ndarray
     item_starts: np.ndarray
@@ -58,7 +57,6 @@ def order_likes(histories: csr_matrix, name: str) -> OrderedLikes:
     item_starts = np.concatenate([[0], np.cumsum(np.bincount(items, minlength=histories.shape[1]))])
     return OrderedLikes(
         as_read_only(items, np.int32),
-        as_read_only(users, np.int32),
         as_read_only(counted - np.repeat(counted[first], sizes), np.int32),
         as_read_only(np.repeat(first + sizes, sizes), np.int64),
         as_read_only(item_starts, np.int64),

@@ -126,9 +126,7 @@ def draw_simple_graph(user_degrees: np.ndarray, item_degrees: np.ndarray, seed: 
     owners = np.repeat(np.arange(len(user_degrees), dtype=np.int32), user_degrees)
     users = _deal_half_edges(owners.copy(), user_degrees.copy(), item_starts, order, _key(seed, PAIR))
     starts, items = transpose(item_starts, users, len(user_degrees))
-    is_repeat = items[1:] == items[:-1]
-    is_repeat[starts[1:-1] - 1] = False  # the last item of a user and the first of the next
-    if is_repeat.any():
+    if ((items[1:] == items[:-1]) & (owners[1:] == owners[:-1])).any():
         _construct_graph(starts, items, item_degrees.copy(), np.argsort(-user_degrees, kind="stable"))
         _mix_edges(starts, items, owners, _key(seed, MIX))
     return starts, items

@@ -112,7 +112,7 @@ def log_odds(means: np.ndarray, variances: np.ndarray) -> np.ndarray:
 
 
 def sigmoid(logits: np.ndarray) -> np.ndarray:
-    """1 / (1 + exp(-x)), float32, of an array of that shape (rows, columns); on all threads."""
+    """1 / (1 + exp(-x)) of a float32 array (rows, columns), on all threads."""
     values = np.empty_like(logits)
     _put_sigmoid(logits, values)
     return values

@@ -314,7 +314,7 @@ def _judge(
         try:
             settings, first = candidate.load_settings(), splits[0]
             if settings.reads_order and first.recency_ranks is None:
-                raise ValueError("its recency_exponent reads the order of likes, which tonight's split does not keep")
+                raise ValueError("it reads the order of likes, which tonight's split does not keep")
             if settings.reads_times and first.event_ages is None:
                 raise ValueError("it reads the times of events, which tonight's split does not keep")
             digests = [

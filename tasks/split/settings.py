@@ -49,7 +49,7 @@ class SplitSettings(Settings):
         description="Keep with the matrices in which order each user came to like the items. `auto`: where events have "
         "times, or logs are adjacency lists; what has one time has no order. True: without times also by the lines of "
         "the logs. A run sets auto for a model that reads the order, and where its search may choose a "
-        "recency_exponent, under given and next_events, unless this says false.",
+        "recency_exponent, under given and next_events, unless this is set.",
     )
 
     def require_used(self, given: Mapping[str, Any]) -> None:

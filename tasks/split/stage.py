@@ -168,9 +168,9 @@ def rewrite_splits(
     timed = plan.likes if keeps_times else None
     connection.execute("delete from indexed.new_items")
     connection.execute(sql.statement("split/new_items"))
-    # one row: whether a log is an adjacency list
-    has_lists = query(connection, "select exists (from raw.places)").item()
-    ordered = settings.order is True or (settings.order == "auto" and (cut_day is not None or has_lists))
+    # one row: whether an event has a time or a place in an adjacency list
+    ordered = query(connection, "select $timed or exists (from raw.places)", timed=cut_day is not None).item()
+    ordered = ordered if settings.order == "auto" else settings.order
     matrix_writer = MatrixWriter(connection, write, order=ordered, timed=timed, features=features)
     drawn: dict[str, Any] = {}
     messages: dict[str, str] = {}
@@ -202,11 +202,9 @@ def rewrite_splits(
         matrix_writer.store(protocols.make_cold_items(connection, everything, seed))
         warehouse.drop_temporary(connection)
     if "next_events" in plan.protocols:
-        past, messages["next_events"] = _store_next_events(
-            connection, plan, matrix_writer, cut_day, seen_items.included
-        )
-        of_cut = past and {"next_from": str(past.before), "seen_items": seen_items.included}
-        drawn |= of_cut or {"next_events": False}
+        included = seen_items.included
+        past, messages["next_events"] = _store_next_events(connection, plan, matrix_writer, cut_day, included)
+        drawn |= {"next_from": str(past.before), "seen_items": included} if past else {"next_events": False}
     if "given" in plan.protocols:
         assert plan.given_files is not None
         split_matrices = _load_given_split(connection, plan.given_files)

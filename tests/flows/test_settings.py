@@ -99,8 +99,19 @@ def test_models_of_order_run_by_default_where_likes_have_one_and_are_refused_by_
         models = pipeline.drop_optional_models(run, Splits(ordered=ordered)).models
         assert ({"slist", "transitions"} & models.keys() == {"slist", "transitions"}) == ordered
     named = resolve_backfill("ml-100k", home=tmp_path, models=["popularity", "slist"])
-    with pytest.raises(InputError, match=r"^slist: no event has a time.* split.order = true"):
+    with pytest.raises(InputError, match=r"^slist: needs the order of likes, and no event has a time.*order = true"):
         pipeline.drop_optional_models(named, Splits())
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"), [({"split.order": False}, False), ({"split.order": True}, True), ({}, "auto")]
+)
+def test_what_a_person_says_of_the_order_stands(tmp_path, given, kept):
+    run = resolve_backfill("ml-100k", home=tmp_path, models=["slist"], settings=given)
+    assert run.split.order == kept
+    if not kept:
+        with pytest.raises(InputError, match="and split.order is false"):
+            pipeline.drop_optional_models(run, Splits())
 
 
 def test_protocols_default_to_those_that_the_log_allows_or_to_the_given_split(tmp_path):

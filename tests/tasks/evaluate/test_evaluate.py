@@ -228,7 +228,7 @@ def split_home(splits_once, home):
 
 
 @pytest.fixture
-def judged(monkeypatch):
+def ranked_anew(monkeypatch):
     """The models that are ranked anew from now on."""
     found, collected = [], jobs.gather_batches
     monkeypatch.setattr(jobs, "gather_batches", lambda name, pending: found.append(name) or collected(name, pending))
@@ -236,7 +236,7 @@ def judged(monkeypatch):
 
 
 @pytest.fixture
-def run(split_home, splits_once, judged):
+def run(split_home, splits_once, ranked_anew):
     """Evaluate as a run of a name does."""
     return partial(evaluate_fits, split_home, splits_once[1])
 
@@ -264,45 +264,45 @@ def load_tables(home, run_id):
 
 
 @pytest.mark.slow
-def test_a_run_with_nothing_new_takes_the_rows_of_the_last(home, run, judged):
+def test_a_run_with_nothing_new_takes_the_rows_of_the_last(home, run, ranked_anew):
     first = run("r1")
-    assert judged == ["popularity", "random_graph"]
+    assert ranked_anew == ["popularity", "random_graph"]
     assert run("r2") == first and run("r2") == first  # a retry too
-    assert judged == ["popularity", "random_graph"]
+    assert ranked_anew == ["popularity", "random_graph"]
     assert load_tables(home, "r1") == load_tables(home, "r2") and all(load_tables(home, "r2").values())
 
 
 @pytest.mark.slow
-def test_other_fits_or_another_order_are_judged_anew(run, judged):
+def test_other_fits_or_another_order_are_judged_anew(run, ranked_anew):
     run("r1")
     run("r2", random_graph={"factors": 3})
     run("r3", models=("random_graph", "popularity"))
-    assert judged == ["popularity", "random_graph"] * 2 + ["random_graph", "popularity"]
+    assert ranked_anew == ["popularity", "random_graph"] * 2 + ["random_graph", "popularity"]
     run("r4", models=("random_graph", "popularity"))
-    assert len(judged) == 6
+    assert len(ranked_anew) == 6
 
 
 @pytest.mark.slow
-def test_rows_that_changed_or_went_are_not_taken(home, run, judged, caplog):
+def test_rows_that_changed_or_went_are_not_taken(home, run, ranked_anew, caplog):
     run("r1")
     true = load_tables(home, "r1")
     for number, table in enumerate(OF_RUN, 2):
         whole = f"evaluation.{table}"
         of_last = f"select min(rowid) from {whole} where run_id = 'r{number - 1}'"
         execute_statement(home, f"delete from {whole} where rowid = ({of_last})")
-        judged.clear()
+        ranked_anew.clear()
         caplog.clear()
         run(f"r{number}")
-        assert judged == ["popularity", "random_graph"] and load_tables(home, f"r{number}") == true
+        assert ranked_anew == ["popularity", "random_graph"] and load_tables(home, f"r{number}") == true
         assert f"the evaluation by run r{number - 1} changed since; made anew" in caplog.text
 
 
 @pytest.mark.slow
-def test_an_evaluation_without_one_of_its_models_is_made_again(run, judged, monkeypatch):
+def test_an_evaluation_without_one_of_its_models_is_made_again(run, ranked_anew, monkeypatch):
     kind = MODELS["random_graph"]
     with monkeypatch.context() as patch:
         patch.setattr(
             kind, "_iterate_scores", lambda model, histories, users: iter([np.full(histories.shape, np.nan)] * 3)
         )
         assert set(run("r1").failed) == {"random_graph"}
-    assert run("r2").failed == {} and len(judged) == 4
+    assert run("r2").failed == {} and len(ranked_anew) == 4
