@@ -1,7 +1,8 @@
 """Successive halving over the models of a run's search, under one budget of processor time.
 
 After each round of trials the better half of the models goes on, so that most trials are of models that may be
-published. A model that is stopped keeps the best of its settings.
+published; into the last round only those that gained in the one before. A model that is stopped keeps the best of its
+settings.
 """
 
 import logging
@@ -67,7 +68,7 @@ def run_searches(
     progress = live = [SearchProgress(search, baselines[search.items]) for search in searches]
     budget, spent = math.inf, 0.0
     for rounds_left, trials in zip(range(len(ROUNDS), 0, -1), ROUNDS, strict=True):
-        seconds = (budget - spent) / rounds_left / len(live)
+        seconds = (budget - spent) / rounds_left / max(1, len(live))
         calls = [
             executor.submit(run_trials, home, of.search, of.trials, trials, seconds, label=f"{of.search.model}: search")
             for of in live
@@ -84,7 +85,10 @@ def run_searches(
             live = sorted(live, key=lambda of: -of.gain)
             for of in live[count:]:
                 of.stopped = f"{count} models were better"
-            live = live[:count]
+            for of in live[:count] if rounds_left == 2 else ():
+                if len(of.trials) == trials and find_best_trial(of.trials) in of.trials[: ROUNDS[-3]]:
+                    of.stopped = f"its last {trials - ROUNDS[-3]} trials gained nothing"
+            live = [of for of in live if not of.stopped]
     for of in live:
         if len(of.trials) < ROUNDS[-1]:
             of.stopped = f"its share of the budget of {budget:,.0f} CPU s was spent"
