@@ -100,7 +100,7 @@ class RunParameters(SettingParameters):
         seed: the seed of every random draw; equal seeds give equal bits
         threads: cores to use; all available ones by default, which is also the maximum
         memory: memory for DuckDB, such as 4GB, past which it spills to the home; by default a third of the machine's,
-            or of the container's
+            or of the container's, up to 4 GiB, or a sixth
     """
 
     seed: int = 0

@@ -1,7 +1,7 @@
 """Store the matrices of splits in the background, with the features of items, and the order of likes if asked for.
 
 All edges are sorted once, and the entries of a split ranked among themselves from their ranks among all edges of the
-user; but those of next_events are sorted by what came before the cut.
+user; but those of next_events are sorted by what came before the cut, where values add up.
 """
 
 import logging
@@ -76,6 +76,7 @@ class MatrixWriter:
     Args:
         write: starts to write a split, and returns its digest.
         order: whether to keep the order of likes with them.
+        summed: whether values add up, so that since when a pair is a like depends on the cut of next_events.
         timed: by which `binarize` selected likes, to keep the ages of their events; None to keep none.
         features: of all items by index, by default those of the warehouse, zero for an item without attributes.
     """
@@ -86,11 +87,12 @@ class MatrixWriter:
         write: Callable[[SplitMatrices], Future[str]],
         *,
         order: bool,
+        summed: bool,
         timed: LikeSelection | None,
         features: csr_matrix | None = None,
     ) -> None:
         self._connection, self._timed, self._write = connection, timed, write
-        self._order = EdgeOrder(connection) if order else None
+        self._order = EdgeOrder(connection, summed=summed) if order else None
         self._written: dict[str, Future[str]] = {}
         sizes = select(connection, "split/sizes").row(0, named=True)
         self._numbering = {**sizes, "digest": select(connection, "split/numbering", **sizes).item()}
@@ -143,14 +145,14 @@ class MatrixWriter:
 class EdgeOrder:
     """The recency rank of every curated edge among the edges of its user."""
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+    def __init__(self, connection: duckdb.DuckDBPyConnection, *, summed: bool) -> None:
         # one row per edge, its item's column the item's index
         edges = """(
             select *, item_index as item_column, (first_file_id << 40) | first_line as position
             from indexed.interactions
         )"""
         items = query(connection, "select count(*) from indexed.items").item()
-        self._connection = connection
+        self._connection, self._summed = connection, summed
         self._users, self._ranks = self._sort_edges(edges, items)
 
     def add_to(self, split: SplitMatrices) -> SplitMatrices:
@@ -163,7 +165,7 @@ class EdgeOrder:
             if part.rows is None:
                 ranks = self._rank_entries(part.histories, part.users, split.items)
                 parts[name] = replace(part, stored_histories=with_recency_ranks(part.histories, ranks))
-        if split.protocol in ("next_events", NEXT_EVENTS_VALIDATION):  # of which the cut decides since when they are
+        if self._summed and split.protocol in ("next_events", NEXT_EVENTS_VALIDATION):
             edges = f"(select *, null::bigint as position from {TRAINING_RELATION[split.protocol]})"
             ranks = self._sort_edges(edges, split.train.shape[1])[1].data
         else:

@@ -171,36 +171,17 @@ def rewrite_splits(
     # one row: whether an event has a time or a place in an adjacency list
     ordered = query(connection, "select $timed or exists (from raw.places)", timed=cut_day is not None).item()
     ordered = ordered if settings.order == "auto" else settings.order
-    matrix_writer = MatrixWriter(connection, write, order=ordered, timed=timed, features=features)
+    summed = plan.likes.likes.adds_values
+    matrix_writer = MatrixWriter(connection, write, order=ordered, summed=summed, timed=timed, features=features)
     drawn: dict[str, Any] = {}
     messages: dict[str, str] = {}
     past = None
     for protocol in PROTOCOLS:
         connection.execute(f"delete from indexed.{protocol}")
     if "strong_generalization" in plan.protocols:
-        drawn |= {"fold_count": 0, "held_out_share": protocols.limit_share(connection, settings)}
-        limited = settings.model_copy(update={"held_out_share": drawn["held_out_share"]})
-        splits = strong_generalization.make_splits(connection, limited, seed, plan.folds)
-        for split_matrices in splits:
-            matrix_writer.store(add_explicit_negatives(connection, split_matrices, seed))
-            drawn["fold_count"] += 1
-    warehouse.drop_temporary(connection)
-    everything = _build_all_edges(connection) if set(plan.protocols) != {"given"} else None
-    if everything:  # no draws, since nothing is held out
-        edges = add_explicit_negatives(connection, everything, seed=0)
-        matrix_writer.store(add_new_items(connection, edges))
-        warehouse.drop_temporary(connection)
-    if "leave_one_out" in plan.protocols:
-        assert everything is not None  # only a run of `given` alone leaves it out
-        drawn["max_evaluated_users"] = protocols.limit_users(everything.train.shape[1])
-        split_matrices = protocols.make_leave_one_out(connection, everything, seed, drawn["max_evaluated_users"])
-        matrix_writer.store(add_explicit_negatives(connection, split_matrices, seed))
-        warehouse.drop_temporary(connection)
-    if "cold_items" in plan.protocols:
-        assert everything is not None  # as above
-        matrix_writer.require_item_features()
-        matrix_writer.store(protocols.make_cold_items(connection, everything, seed))
-        warehouse.drop_temporary(connection)
+        drawn |= _store_strong_generalization(connection, plan, matrix_writer)
+    if set(plan.protocols) != {"given"}:
+        drawn |= _store_all_edges(connection, plan, matrix_writer)
     if "next_events" in plan.protocols:
         included = seen_items.included
         past, messages["next_events"] = _store_next_events(connection, plan, matrix_writer, cut_day, included)
@@ -218,6 +199,39 @@ def rewrite_splits(
     digests = matrix_writer.digests()
     found: dict[str, Any] = {"digests": digests, "drawn": drawn, "validation": messages}
     return found | {"seen_items": asdict(seen_items), "ordered": ordered}
+
+
+def _store_strong_generalization(
+    connection: duckdb.DuckDBPyConnection, plan: SplitPlan, matrix_writer: MatrixWriter
+) -> dict[str, Any]:
+    """Store the matrices of strong_generalization or of its folds; return the parameters of the draws."""
+    share, seed, count = protocols.limit_share(connection, plan.settings), plan.seed, 0
+    settings = plan.settings.model_copy(update={"held_out_share": share})
+    for count, fold in enumerate(strong_generalization.make_splits(connection, settings, seed, plan.folds), 1):
+        matrix_writer.store(add_explicit_negatives(connection, fold, seed))
+    warehouse.drop_temporary(connection)
+    return {"fold_count": count, "held_out_share": share}
+
+
+def _store_all_edges(
+    connection: duckdb.DuckDBPyConnection, plan: SplitPlan, matrix_writer: MatrixWriter
+) -> dict[str, Any]:
+    """Store the matrix of every edge, and the splits that are made from it; return the parameters of the draws."""
+    everything, seed = _build_all_edges(connection), plan.seed
+    edges = add_explicit_negatives(connection, everything, seed=0)  # no draws, since nothing is held out
+    matrix_writer.store(add_new_items(connection, edges))
+    warehouse.drop_temporary(connection)
+    drawn: dict[str, Any] = {}
+    if "leave_one_out" in plan.protocols:
+        drawn["max_evaluated_users"] = protocols.limit_users(everything.train.shape[1])
+        left_out = protocols.make_leave_one_out(connection, everything, seed, drawn["max_evaluated_users"])
+        matrix_writer.store(add_explicit_negatives(connection, left_out, seed))
+        warehouse.drop_temporary(connection)
+    if "cold_items" in plan.protocols:
+        matrix_writer.require_item_features()
+        matrix_writer.store(protocols.make_cold_items(connection, everything, seed))
+        warehouse.drop_temporary(connection)
+    return drawn
 
 
 def _store_next_events(
@@ -255,6 +269,7 @@ def _store_next_events(
             message = f"the edges from {earlier} on, of {users:,} users"
             by_time = add_explicit_negatives(connection, by_time, seed, before_that.negatives)
             matrix_writer.store(by_time, before=earlier)
+        del by_time  # which is as large as the next one
     if past is None or (not is_by_time and is_optional):
         return None, "left out, for " + ("no event has a time" if past is None else message)
     split_matrices = make(past)
@@ -303,6 +318,7 @@ def store_all_edges(home: Home, *, order: bool = False, timed: LikeSelection | N
             connection,
             lambda split: writer.submit(matrices.store_split, home, split),
             order=order,
+            summed=False,  # of next_events alone
             timed=timed,
         )
         edges = add_explicit_negatives(connection, _build_all_edges(connection), seed=0)

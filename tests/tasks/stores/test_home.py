@@ -114,7 +114,9 @@ def test_a_limit_of_the_process_itself_counts():
 
 
 def test_duckdb_takes_a_third_of_what_there_is():
-    assert duckdb_memory(30 << 30) == 10 << 30
+    assert duckdb_memory(60 << 30) == 10 << 30
+    assert duckdb_memory(15 << 30) == 4 << 30
+    assert duckdb_memory(9 << 30) == 3 << 30
     assert duckdb_memory(2 << 30) == 1 << 30
     assert duckdb_memory(1 << 30) == 1 << 29  # of a small container half, not more than all
     assert duckdb_memory(650_000_000) == 250_000_000  # the rest of a smaller one is the run's own
