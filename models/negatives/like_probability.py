@@ -5,39 +5,13 @@ The logit a = u'v + b is approximated by a Gaussian with the first two moments t
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Self
 
 import numpy as np
 from numba import njit, prange
 
+from oneclass.models.numerics.bilinear_logits import GaussianFactors
 from oneclass.models.numerics.logistic_bound import PLAIN, exp_of_minus
 from oneclass.models.numerics.matmul import dense_times
-
-
-@dataclass
-class GaussianFactors:
-    """q of all vertices of one side of the graph, the users or the items. Arrays are float32.
-
-    Attributes:
-        mean, precision: (vertices, K), of the factors.
-        bias_mean, bias_precision: (vertices,); a bias clamped at zero has mean 0 and precision infinity.
-    """
-
-    mean: np.ndarray
-    precision: np.ndarray
-    bias_mean: np.ndarray
-    bias_precision: np.ndarray
-
-    @property
-    def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """The four arrays, in the order in which the kernels take them."""
-        return self.mean, self.precision, self.bias_mean, self.bias_precision
-
-    def rows(self, at: np.ndarray | slice) -> Self:
-        """A copy of some vertices."""
-        return type(self)(*(np.array(array[at]) for array in self.arrays))
-
 
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(24)
 NODES, NODE_WEIGHTS = _NODES.astype(np.float32), (_WEIGHTS / _WEIGHTS.sum()).astype(np.float32)

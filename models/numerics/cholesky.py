@@ -8,18 +8,13 @@ thousand rows. The inverse of a large matrix is in `models.numerics.gram_inverse
 import numpy as np
 from numba import njit
 
-from oneclass.models.numerics.logistic_bound import PLAIN
 from oneclass.models.numerics.simd import (
     F32_WIDTH,
-    F64_WIDTH,
     ROWS,
     add_product,
     add_scaled,
-    element,
-    load,
     pad_width,
     scale,
-    store,
 )
 
 STRICT = {"contract", "nsz"}
@@ -76,42 +71,6 @@ def invert_last_columns(factor, size, work, inverse):
     for row in range(n):
         for c in range(d):
             inverse[c, row] = work[row * width + c]
-
-
-@njit(**PLAIN, forceinline=True)
-def _eliminate(lanes, matrix, k, inverse):
-    """matrix[i] -= inverse matrix[k, i] matrix[k] for k < i < n - 1: one step of a symmetric elimination.
-
-    matrix: float64, rows W long, flat. Row i is updated from the last multiple of F64_WIDTH up to i on.
-    """
-    n, width = len(lanes), pad_width(len(lanes), F64_WIDTH)
-    for begin in range(0, width, F64_WIDTH):
-        for i in range(max(k + 1, begin), min(begin + F64_WIDTH, n - 1)):
-            factor = -(inverse * element(matrix, k * width + i))
-            for column in range(begin, width, F64_WIDTH):
-                at = i * width + column
-                store(matrix, at, load(matrix, at) + factor * load(matrix, k * width + column))
-
-
-@njit(**PLAIN)
-def solve_with_pivot_floor(lanes, system, least, solution):
-    """solution = P^-1 z by Gaussian elimination; no eigenvalue of P may lie below `least`.
-
-    Then no pivot lies below it either: a pivot that rounding made smaller is raised to `least`.
-
-    Args:
-        lanes: a tuple of n integers; only its length counts.
-        system: float64, flat, rows of n numbers filled up to a multiple of F64_WIDTH: the upper triangle of P, of
-            size n - 1, and z in column n - 1. It is overwritten.
-    """
-    n, width = len(lanes), pad_width(len(lanes), F64_WIDTH)
-    for k in range(n - 1):
-        system[k * width + k] = max(system[k * width + k], least)
-        _eliminate(lanes, system, k, 1 / system[k * width + k])
-    for k in range(n - 2, -1, -1):
-        solution[k] = system[k * width + n - 1] / system[k * width + k]
-        for i in range(k):
-            system[i * width + n - 1] -= system[i * width + k] * solution[k]
 
 
 @njit(cache=True, nogil=True)

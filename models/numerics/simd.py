@@ -5,10 +5,10 @@ register, and spends more time on tests and the rest of the last vector than on 
 
     total = total + load(table, at) * load(own, 0)
 
-`total` has 16 float32 or 8 float64 (64 bytes, F32_WIDTH or F64_WIDTH of them); `add_halves` makes 8 float32 of 16. LLVM
-maps vectors to the processor's registers: one of AVX-512, two of AVX2, four of SSE or NEON. Vectors of one kind add and
-multiply, and a number of their type multiplies all elements. As everywhere in numba, `fastmath` of the function decides
-whether a product and a sum become one instruction ("contract").
+`total` has 16 float32 (64 bytes, F32_WIDTH of them). LLVM maps vectors to the processor's registers: one of AVX-512,
+two of AVX2, four of SSE or NEON. Vectors of one kind add and multiply, and a number of their type multiplies all
+elements. As everywhere in numba, `fastmath` of the function decides whether a product and a sum become one instruction
+("contract").
 
 A tile is a tuple of vectors, the rows of a small matrix that stay in registers while sums are added to them. Arrays are
 contiguous, and positions are element numbers. Bounds are not checked: the caller makes sure that a whole vector from a
@@ -37,7 +37,6 @@ else:
 
 VECTOR_BYTES = 64  # a cache line, and an AVX-512 register
 F32_WIDTH = VECTOR_BYTES // 4  # float32
-F64_WIDTH = VECTOR_BYTES // 8  # float64
 INDEX = ir.IntType(32)
 
 
@@ -112,15 +111,9 @@ def _loads(kind: Any) -> Callable[..., Any]:
 
 @intrinsic
 def load(typing, array, at):
-    """array[at : at + n] as lanes, n = F32_WIDTH for float32 and F64_WIDTH for float64."""
+    """array[at : at + F32_WIDTH] as lanes, float32."""
     lanes = vector_type(array.dtype)
     return lanes(array, types.intp), _loads(lanes)
-
-
-@intrinsic
-def load_like(typing, lanes, array, at):
-    """array[at : at + n] as lanes of the kind of `lanes`."""
-    return lanes(lanes, array, types.intp), _loads(lanes)
 
 
 @intrinsic
@@ -151,36 +144,13 @@ def put(typing, array, at, number):
 
 @intrinsic
 def broadcast(typing, number):
-    """Lanes (F32_WIDTH float32 or F64_WIDTH float64) that are all the number."""
+    """F32_WIDTH lanes that are all the number."""
     lanes = vector_type(number)
 
     def generate(context, builder, call, arguments):
         return splat(builder, arguments[0], lanes.count)
 
     return lanes(number), generate
-
-
-@intrinsic
-def add_halves(typing, lanes):
-    """The first half of the lanes plus the second half: half as many lanes."""
-    count = lanes.count // 2
-
-    def generate(context, builder, call, arguments):
-        halves = (ir.Constant(ir.VectorType(INDEX, count), list(range(part, part + count))) for part in (0, count))
-        return builder.fadd(*(builder.shuffle_vector(arguments[0], arguments[0], half) for half in halves))
-
-    return Vector(lanes.element, count)(lanes), generate
-
-
-@intrinsic
-def join_halves(typing, low, high):
-    """Lanes whose first half is `low` and whose second half is `high`."""
-    count = 2 * low.count
-
-    def generate(context, builder, call, arguments):
-        return builder.shuffle_vector(*arguments, ir.Constant(ir.VectorType(INDEX, count), list(range(count))))
-
-    return Vector(low.element, count)(low, low), generate
 
 
 @intrinsic

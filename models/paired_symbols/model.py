@@ -18,20 +18,20 @@ eq. 10 have a misprint: u_i should be u_i', over which the sum in their denomina
 """
 
 import time
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
 from pydantic import Field
 from scipy.sparse import csc_matrix, csr_matrix
 
-from oneclass.models.fit_options import DEFAULT_OPTIONS, Epoch, FitOptions, Start, copy_rows, has_converged
+from oneclass.models.fit_options import DEFAULT_OPTIONS, Epoch, FitOptions, copy_rows, has_converged
 from oneclass.models.like_model import LikeModel
 from oneclass.models.memory_estimates import FitCost, LogSize
 from oneclass.models.negatives.distributions import CensoredPairs
-from oneclass.models.negatives.like_probability import GaussianFactors
+from oneclass.models.numerics.bilinear_logits import GaussianFactors
 from oneclass.models.numerics.random_numbers import normals, purpose
-from oneclass.models.paired_symbols.kernels import MAX_FACTORS
-from oneclass.models.paired_symbols.posterior import PairedSymbolsPosterior, Symbols, blank_rows
+from oneclass.models.paired_symbols.posterior import PairedSymbolsPosterior, Symbols
 from oneclass.models.settings import ModelSettings, NumericRange, SearchSpace
 
 START = purpose("paired_symbols start")
@@ -55,7 +55,7 @@ class PairedSymbolsSettings(ModelSettings):
     }
     initial_trials: ClassVar = ({"factors": 64, "r": 4.0, "like_r": 1.0, "tau_u": 0.6, "tau_v": 0.8},)
 
-    factors: int = Field(20, ge=1, le=MAX_FACTORS, description="K, the length of u_i and v_j.")
+    factors: int = Field(20, ge=1, le=512, description="K, the length of u_i and v_j.")
     r: float = Field(1.0, gt=0, allow_inf_nan=False, description="Censored pairs for each pair seen, D' = r D.")
     like_r: float | None = Field(
         None,
@@ -86,8 +86,8 @@ class PairedSymbols(LikeModel[PairedSymbolsSettings]):
     popularity, so that e^x estimates a ratio of densities: popularity should multiply these odds (`popularity_x_odds`).
 
     Attributes:
-        user_rows, item_rows: float32 (users, 2 W) and (items, 2 W): means and variances of (u_i, b_i) and
-            (v_j, b_j), and the shares s_i and t_j, in the layout of `models.paired_symbols.kernels`.
+        users, items: q of (u_i, b_i) and of (v_j, b_j).
+        user_shares, item_shares: float64 (users,) and (items,), s_i and t_j.
         item_popularity: float64 (items,), E[psi_j].
         xi_star: float64 (1,), the bound's parameter for pairs without an edge.
 
@@ -111,28 +111,24 @@ class PairedSymbols(LikeModel[PairedSymbolsSettings]):
         """Estimate what a fit on a log of this size takes."""
         return FitCost.of_factors(log, settings.factors, 3e-6)
 
-    _items: Symbols | None = None
-
-    def _fold_in(self, histories: csr_matrix) -> np.ndarray:
-        """Posterior rows of users who were not in training, float32 (block, 2 W), with the items fixed.
+    def _fold_in(self, histories: csr_matrix) -> GaussianFactors:
+        """Find q(u_i, b_i) of users who were not in training, with the items fixed.
 
         The model does not define s_i for such a user. D' s_i = r c_i is used, which a training user with this history
         has if s stays at the shares of events.
         """
-        users = self._build_symbols(histories, self._blank_rows(histories.shape[0]), self.params.tau_u)
-        items, pseudo = self._item_symbols(), self.params.r * users.degrees
+        users = self._blank_symbols(histories, self.params.tau_u)
+        items, pseudo = self.compute_once("items", self._item_symbols), self.params.r * users.degrees
         users.update(items, pseudo, float(self.xi_star[0]), MAX_FOLD_IN_PASSES, FOLD_IN_TOLERANCE)
-        return users.rows
+        return users.q
 
     def item_vectors(self) -> np.ndarray:
         """Return the means of the items' factors."""
-        return self.item_rows[:, : self.params.factors]
+        return self.items.mean
 
     def negative_distribution(self) -> CensoredPairs:
         """Return the distribution of the D' = r D censored pairs of section 2; `like_r` replaces r if it is set."""
-        lane = self.item_rows.shape[1] // 2 + self.params.factors + 1
-        users, items = (rows[:, lane].astype(np.float64) for rows in (self.user_rows, self.item_rows))
-        return CensoredPairs(users, items, self.params.like_r or self.params.r)
+        return CensoredPairs(self.user_shares, self.item_shares, self.params.like_r or self.params.r)
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         settings = self.params
@@ -149,63 +145,60 @@ class PairedSymbols(LikeModel[PairedSymbolsSettings]):
 
     def _copy_posterior(self, posterior: PairedSymbolsPosterior) -> None:
         """Copy the current posterior into the model's arrays."""
-        self.user_rows, self.item_rows = posterior.users.rows, posterior.items.rows
+        self.users, self.items = posterior.users.q, posterior.items.q
+        self.user_shares, self.item_shares = posterior.users.shares, posterior.items.shares
         self.item_popularity = posterior.items.concentration / posterior.items.concentration.sum()
-        self.xi_star, self._items = np.array([posterior.xi_star]), None
+        self.xi_star = np.array([posterior.xi_star])
 
     def _initial_posterior(
         self, interactions: csr_matrix, options: FitOptions = DEFAULT_OPTIONS
     ) -> PairedSymbolsPosterior:
-        """Return q before its first pass."""
-        parts = (interactions.data.astype(np.float32, copy=False), interactions.indices, interactions.indptr)
-        graph = csr_matrix(parts, shape=interactions.shape)
-        users, items = self._initial_rows(graph.shape, options.start)
-        posterior = PairedSymbolsPosterior.initial(
-            self._build_symbols(graph, users, self.params.tau_u),
-            self._build_symbols(graph.tocsc(), items, self.params.tau_v),
-            self.params.r,
-            ALPHA,
-        )
+        """Return q before its first pass: users at zero, items at small random means (zero is a fixed point), or the
+        earlier fit.
+        """
+        graph, settings, start = csr_matrix(interactions, dtype=np.float32), self.params, options.start
+        users = self._blank_symbols(graph, settings.tau_u)
+        items = self._blank_symbols(graph.tocsc(), settings.tau_v)
+        items.q.mean[:] = START_SCALE * normals(self.seed, START, *items.q.mean.shape)
+        if start:
+            for side, earlier, rows in (
+                (users, start.previous.users, start.users),
+                (items, start.previous.items, start.items),
+            ):
+                for own, old in zip(side.q.arrays, earlier.arrays, strict=True):
+                    copy_rows(own, old, rows)
+        posterior = PairedSymbolsPosterior.initial(users, items, settings.r, ALPHA)
         posterior.update_xi()
         return posterior
 
-    def _initial_rows(self, shape: tuple[int, int], start: Start | None) -> tuple[np.ndarray, np.ndarray]:
-        """Return users at zero and items at small random means (zero is a fixed point), or the earlier fit."""
-        users, items = (self._blank_rows(vertices) for vertices in shape)
-        k = self.params.factors
-        items[:, :k] = START_SCALE * normals(self.seed, START, len(items), k)
-        if start:
-            copy_rows(users, start.previous.user_rows, start.users)
-            copy_rows(items, start.previous.item_rows, start.items)
-        return users, items
-
     def _user_side(self, histories: csr_matrix, users: np.ndarray | None) -> GaussianFactors:
-        return self._split_rows(self.fold_in(histories) if users is None else self.user_rows[users])
+        return self.fold_in(histories) if users is None else self.users.rows(users)
 
     def _item_side(self) -> GaussianFactors:
         """Return q of the items; log(r / like_r) turns odds against r censored pairs per seen pair into the wanted."""
-        side = self._split_rows(self.item_rows)
-        side.bias_mean = side.bias_mean + np.float32(np.log(self.params.r / (self.params.like_r or self.params.r)))
-        return side
+        shift = np.float32(np.log(self.params.r / (self.params.like_r or self.params.r)))
+        return replace(self.items, bias_mean=self.items.bias_mean + shift)
 
     def _popularity(self) -> np.ndarray:
         return self.item_popularity
 
-    def _split_rows(self, rows: np.ndarray) -> GaussianFactors:
-        k, width = self.params.factors, rows.shape[1] // 2
-        parts = rows[:, :k], 1 / rows[:, width : width + k], rows[:, k], 1 / rows[:, width + k]
-        return GaussianFactors(*map(np.ascontiguousarray, parts))
-
     def _item_symbols(self) -> Symbols:
-        """Return the items as the fixed side of a fold-in (rows, shares, background cache), built once."""
-        if self._items is None:
-            rows = self._blank_rows(len(self.item_rows))
-            rows[:] = self.item_rows
-            self._items = self._build_symbols(csr_matrix((len(rows), 0)), rows, self.params.tau_v)
-        return self._items
+        """Return the items as the fixed side of a fold-in."""
+        symbols = Symbols(csr_matrix((len(self.items.mean), 0)), self.items, (self.params.tau_v, TAU_B))
+        symbols.set_shares(self.item_shares)
+        return symbols
 
-    def _build_symbols(self, graph: csr_matrix | csc_matrix, rows: np.ndarray, precision: float) -> Symbols:
-        return Symbols(graph, rows, self.params.factors, (precision, TAU_B))
+    def _blank_symbols(self, graph: csr_matrix | csc_matrix, precision: float) -> Symbols:
+        vertices = len(graph.indptr) - 1
+        q = GaussianFactors.prior(vertices, self.params.factors, clamped=False)
+        q.precision[:], q.bias_precision[:] = 1 / START_VARIANCE, 1 / START_VARIANCE
+        return Symbols(graph, q, (precision, TAU_B))
 
-    def _blank_rows(self, vertices: int) -> np.ndarray:
-        return blank_rows(vertices, self.params.factors, START_VARIANCE)
+    def _arrays(self) -> dict[str, np.ndarray]:
+        return super()._arrays() | self.users.to_arrays("user") | self.items.to_arrays("item")
+
+    def _restore(self, arrays: dict[str, np.ndarray]) -> None:
+        self.users = GaussianFactors.from_arrays(arrays, "user")
+        self.items = GaussianFactors.from_arrays(arrays, "item").rows(slice(None))  # kernels take writable arrays
+        for name in ("user_shares", "item_shares", "item_popularity", "xi_star"):
+            setattr(self, name, arrays[name])

@@ -1,72 +1,50 @@
 """The posterior of paired symbols: that of either kind, users or items, its block updates, and its bound."""
 
+from functools import cached_property
 from typing import Self
 
 import numpy as np
 from scipy.sparse import csc_matrix, csr_matrix
 from scipy.special import digamma, gammaln, log_expit, xlogy
 
-from oneclass.models.numerics.adjacency import as_read_only, partition_rows
+from oneclass.models.numerics.adjacency import as_read_only, partition_shards
+from oneclass.models.numerics.bilinear_logits import GaussianFactors
 from oneclass.models.numerics.logistic_bound import lambda_of_xi
-from oneclass.models.numerics.simd import aligned_zeros, pad_width
+from oneclass.models.numerics.threads import single_threaded_blas
 from oneclass.models.numerics.validation import row_sums
 from oneclass.models.paired_symbols import kernels
-from oneclass.models.paired_symbols.kernels import COLUMN_UNIT
-
-
-def blank_rows(vertices: int, factors: int, variance: float) -> np.ndarray:
-    """Rows of zero means in the layout of `models.paired_symbols.kernels`, aligned to cache lines of 64 bytes."""
-    n = factors + 2
-    width = pad_width(n, COLUMN_UNIT)
-    rows = aligned_zeros(vertices * 2 * width).reshape(vertices, 2 * width)
-    rows[:, n - 1] = 1
-    rows[:, width : width + n - 1] = variance
-    return rows
 
 
 class Symbols:
     """The users, or the items, as the symbols that make pairs: their edges, and their part of the posterior.
 
     Attributes:
-        rows: float32 (vertices, 2 W), Gaussian factors and shares, laid out as `models.paired_symbols.kernels` says.
+        q: the Gaussian factors and biases, updated in place.
         edges: the edges of each vertex, read-only.
         degrees: float64 (vertices,), c_i (or c_j), the number of events of each vertex.
-        shares: float64 (vertices,), s (or t), as `rows` have them in float32.
+        shares: float64 (vertices,), s (or t).
         concentration: float64 (vertices,), the parameters of the Dirichlet posterior of pi (or psi).
         weight: the sum of the concentrations, of all symbols of the kind.
     """
 
-    def __init__(
-        self,
-        graph: csr_matrix | csc_matrix,
-        rows: np.ndarray,
-        factors: int,
-        precisions: tuple[float, float],
-    ) -> None:
+    def __init__(self, graph: csr_matrix | csc_matrix, q: GaussianFactors, precisions: tuple[float, float]) -> None:
         """Args:
         graph: c_ij, as CSR for the users and as CSC for the items.
         precisions: tau_u (or tau_v), and tau_b.
         """
-        self.rows, self.precisions = rows, precisions
-        self.lanes = (0,) * (factors + 2)
+        self.q, self.precisions = q, precisions
         indptr, counts = as_read_only(graph.indptr, np.int64), as_read_only(graph.data, np.float32)
-        # The cuts of a single user, who is folded in, would take as long as the update.
-        bounds = (
-            np.arange(2) if len(indptr) == 2 else partition_rows(indptr, kernels.SHARDS, kernels.SOLVE_COST_IN_EDGES)
-        )
-        self.edges = kernels.Edges(indptr, as_read_only(graph.indices, np.int32), counts, bounds)
+        indices = as_read_only(graph.indices, np.int32)
+        self.edges = kernels.Edges(indptr, indices, counts, partition_shards(indptr))
         self.degrees = row_sums(indptr, counts)
-        self._sums: tuple[np.ndarray, np.ndarray] | None = None
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return len(self.q.mean)
 
     def set_shares(self, shares: np.ndarray) -> None:
-        """Set s (or t); they sum to one."""
-        lane = self.rows.shape[1] // 2 + len(self.lanes) - 1
-        self.rows[:, lane] = shares
-        self.shares = self.rows[:, lane].astype(np.float64)
-        self._sums = None
+        """Set s (or t), which sum to one."""
+        self.shares = shares
+        self.__dict__.pop("background", None)
 
     def update(
         self, other: "Symbols", pseudo: np.ndarray, xi_star: float, passes: int = 1, tolerance: float = 0.0
@@ -76,32 +54,39 @@ class Symbols:
         Args:
             pseudo: D' s_i.
         """
-        censored = kernels.Censored(pseudo, lambda_of_xi(xi_star), other.padded_background)
-        limits = passes, tolerance
-        kernels.update_rows(self.lanes, self.edges, self.rows, other.rows, censored, self.precisions, limits)
-        self._sums = None
+        shares = other.shares.astype(np.float32)
+        background = other.background.astype(np.float32)
+        censored = kernels.Censored(pseudo, lambda_of_xi(xi_star), shares, background)
+        kernels.update_factors(self.q.arrays, other.table, self.edges, censored, self.precisions, (passes, tolerance))
+        for cached in ("table", "background"):
+            self.__dict__.pop(cached, None)
 
-    @property
+    @cached_property
+    def table(self) -> np.ndarray:
+        """The packed rows that the update of the other side reads."""
+        return self.q.table()
+
+    @cached_property
     def background(self) -> np.ndarray:
-        """The background cache, float64 (n, n): sum_j t_j E[y y'], y = (v, b, 1)."""
-        return self._cached_sums()[0][:, : len(self.lanes)]
+        """The background cache, float64 (K + 2, K + 2): sum_j t_j E[y y'], y = (v, 1, b)."""
+        ones, shares = np.ones(len(self)), self.shares
+        y = np.column_stack([self.q.mean, ones, self.q.bias_mean]).astype(np.float64)
+        variances = np.column_stack([1 / self.q.precision, 0 * ones, 1 / self.q.bias_precision])
+        with single_threaded_blas():
+            return (y * shares[:, None]).T @ y + np.diag(shares @ variances)
 
-    @property
-    def padded_background(self) -> np.ndarray:
-        """The background cache with its rows padded to W, float64 (n W,)."""
-        return self._cached_sums()[0].reshape(-1)
-
-    def averages(self, other: "Symbols") -> np.ndarray:
-        """Return E_t[a] and E_t[a^2] of each vertex, float64 (vertices, 2)."""
-        moments = np.empty((len(self.rows), 2))
-        kernels.average_background(self.lanes, self.rows, other.padded_background, moments)
-        return moments
+    def averages(self, other: "Symbols") -> tuple[np.ndarray, np.ndarray]:
+        """Return E_t[a] and E_t[a^2] of each vertex, float64 (vertices,)."""
+        q, background, constant = self.q, other.background, self.q.mean.shape[1]
+        x = np.column_stack([q.mean, q.bias_mean, np.ones(len(self))]).astype(np.float64)
+        variances = np.column_stack([1 / q.precision, 1 / q.bias_precision])
+        with single_threaded_blas():
+            squares = ((x @ background) * x).sum(axis=1) + variances @ background.diagonal()[: constant + 1]
+            return x @ background[constant], squares
 
     def edge_sums(self, other: "Symbols") -> np.ndarray:
-        """Sums over each vertex's edges, float64 (vertices, 4); see `kernels.edge_sums`."""
-        out = np.empty((len(self.rows), 4))
-        kernels.sum_edges(self.lanes, self.edges, self.rows, other.rows, out)
-        return out
+        """Sums over each vertex's edges, float64 (vertices, 4); see `kernels.sum_edges`."""
+        return kernels.sum_edges(self.q.arrays, other.table, self.edges, other.shares.astype(np.float32))
 
     def update_concentration(self, alpha: float, censored: float) -> None:
         """q(pi) = Dirichlet(alpha + c_i + D' s_i), and q(psi) likewise; `censored` is D'."""
@@ -115,22 +100,14 @@ class Symbols:
         Args:
             sums: `sum_edges(other)`.
         """
-        moments = self.averages(other)
-        _, heights, mass, squares = sums.T
-        gains = bound_constant(xi_star) * (other.background[-1, -1] - mass) + heights - 0.5 * moments[:, 0]
-        gains -= lambda_of_xi(xi_star) * (moments[:, 1] - squares)
+        (mean, square), (_, heights, mass, squares) = self.averages(other), sums.T
+        gains = bound_constant(xi_star) * (other.background[-2, -2] - mass) + heights - 0.5 * mean
+        gains -= lambda_of_xi(xi_star) * (square - squares)
         return self.expected_log() + gains
 
     def log_prior_ratio(self) -> float:
         """E[log p - log q] of all Gaussian factors and biases."""
-        log_variance, square, log_bias_variance, bias_square = self._cached_sums()[1]
-        total, vertices = 0.0, len(self.rows)
-        for tau, log, moment, size in (
-            (self.precisions[0], log_variance, square, len(self.lanes) - 2),
-            (self.precisions[1], log_bias_variance, bias_square, 1),
-        ):
-            total += 0.5 * (log - tau * moment + vertices * size * (1 + np.log(tau)))
-        return total
+        return self.q.prior_bound(self.precisions, (np.log(self.precisions[0]), np.log(self.precisions[1])))
 
     def expected_log(self) -> np.ndarray:
         """E log pi_i (E log psi_j)."""
@@ -143,16 +120,6 @@ class Symbols:
         entropy = ((events + alpha - posterior) * self.expected_log()).sum() - censored * logs
         prior = gammaln(len(self) * alpha) - len(self) * gammaln(alpha)
         return float(entropy + prior - gammaln(self.weight) + gammaln(posterior).sum())
-
-    def _cached_sums(self) -> tuple[np.ndarray, np.ndarray]:
-        if self._sums is None:
-            n = len(self.lanes)
-            backgrounds, priors = np.zeros((kernels.SHARDS, n, n)), np.zeros((kernels.SHARDS, 4))
-            kernels.sum_backgrounds(self.lanes, self.rows, backgrounds, priors)
-            upper, padded = backgrounds.sum(axis=0), np.zeros((n, int(pad_width(n, COLUMN_UNIT))))
-            padded[:, :n] = upper + np.triu(upper, 1).T
-            self._sums = padded, priors.sum(axis=0)
-        return self._sums
 
 
 def bound_constant(xi: float) -> float:
@@ -240,7 +207,7 @@ class PairedSymbolsPosterior:
 
     def _all_pairs(self) -> tuple[float, float, float]:
         """Sums over all pairs of s_i t_j, s_i t_j E a_ij and s_i t_j E a_ij^2, from the background caches."""
-        n = len(self.users.lanes)
-        swapped = np.r_[: n - 2, n - 1, n - 2]  # in a_ij, a bias meets the other side's constant
-        users, items = self.users.background, self.items.background[np.ix_(swapped, swapped)]
-        return users[-1, -1] * items[-2, -2], float(users[:, -1] @ items[:, -2]), float((users * items).sum())
+        users, items = self.users.background, self.items.background
+        swapped = np.r_[: len(users) - 2, len(users) - 1, len(users) - 2]  # a bias meets the other side's constant
+        users = users[np.ix_(swapped, swapped)]
+        return users[-1, -1] * items[-2, -2], float(users[-1] @ items[-2]), float((users * items).sum())

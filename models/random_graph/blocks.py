@@ -43,6 +43,7 @@ from oneclass.models.numerics.adjacency import (
     partition_evenly,
     partition_shards,
 )
+from oneclass.models.numerics.bilinear_logits import OPTIONS, allocate_workspace, load_own_vertex
 from oneclass.models.numerics.simd import pad_width
 from oneclass.models.random_graph.inference import (
     ITEM_BIAS,
@@ -52,18 +53,10 @@ from oneclass.models.random_graph.inference import (
     PrecisionPosterior,
     RandomGraphPosterior,
     VertexPosterior,
-    combine_bound,
-)
-from oneclass.models.random_graph.kernels import (
-    OPTIONS,
     add_edges,
-    allocate_workspace,
-    load_own_vertex,
-    ones_start,
-    pulls_start,
-    spreads_start,
+    combine_bound,
+    move_vertex,
     sum_bias_parameters,
-    update_vertex,
 )
 from oneclass.models.random_graph.settings import RandomGraphSettings
 
@@ -117,19 +110,20 @@ def sum_parameters(items, table, likes, negatives, bounds):
         bounds: int64, where the shards of items begin and end.
     """
     factors = items[0].shape[1]
-    stride, ones = pad_width(factors + 1), ones_start(factors)
-    pulls, spreads = pulls_start(factors), spreads_start(factors)
+    half = pad_width(factors + 2)
+    ones, pulls, spreads = half * half, (half + 1) * half, (half + 2) * half
     message = np.empty((len(items[0]), (factors + 1) * (factors + 4) // 2), dtype=np.float32)
     for shard in prange(len(bounds) - 1):
-        rows, own, sums, columns = allocate_workspace(factors)
+        workspace = allocate_workspace(factors)
+        _, own, sums, _ = workspace
         for item in range(bounds[shard], bounds[shard + 1]):
             load_own_vertex(own, item, items)
-            add_edges(rows, own, sums, columns, table, (likes, negatives), item, factors)
+            add_edges(workspace, table, (likes, negatives), item, factors)
             at = 0
             for row in range(factors):
                 for column in range(row):
-                    message[item, at + column] = sums[row * stride + column]
-                message[item, at + row] = sums[row * stride + row] + sums[spreads + row]
+                    message[item, at + column] = sums[row * half + column]
+                message[item, at + row] = sums[row * half + row] + sums[spreads + row]
                 at += row + 1
             for column in range(factors + 1):
                 message[item, at + column] = sums[ones + column]
@@ -186,7 +180,7 @@ def _update_item_factors(items, total, bounds, tau, step):
                     matrix[row * stride + column] = parameters[row * (row + 1) // 2 + column]
                 matrix[row * stride + row] += tau
                 z[row] = parameters[last + factors + 1 + row] - bias_mean[item] * parameters[last + row]
-            update_vertex(matrix, stride, z, step, tau, mean, precision, item)
+            move_vertex(matrix, stride, z, step, tau, mean, precision, item)
 
 
 def bound_of_users(block: UserBlock, state: int, t: int, items: VertexPosterior, taus: PrecisionPosterior) -> float:

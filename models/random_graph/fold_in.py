@@ -13,17 +13,9 @@ from oneclass.models.numerics.adjacency import (
     Adjacency,
     partition_shards,
 )
+from oneclass.models.numerics.bilinear_logits import OPTIONS, allocate_workspace
 from oneclass.models.numerics.random_numbers import GOLDEN, mix, purpose
-from oneclass.models.numerics.simd import pad_width
-from oneclass.models.random_graph.inference import USER_FACTORS, PrecisionPosterior, VertexPosterior
-from oneclass.models.random_graph.kernels import (
-    OPTIONS,
-    add_edges,
-    allocate_workspace,
-    load_own_vertex,
-    natural_parameters,
-    update_vertex,
-)
+from oneclass.models.random_graph.inference import USER_FACTORS, PrecisionPosterior, VertexPosterior, update_vertex
 
 FOLD_IN = purpose("random graph: fold-in")
 UPDATES = 12  # of a user, each with new negatives
@@ -60,14 +52,10 @@ def _fold_in_users(posterior, table, likes, starts, pi, alias, seed, units, boun
     A user has all updates before the next one, since for one user a call, and a parallel loop too, takes as long as
     the update.
     """
-    mean, precision, _, _ = posterior
-    factors = mean.shape[1]
-    stride = pad_width(factors + 1)
     negatives = np.empty(starts[-1], dtype=np.int32)
     heavy = np.int64(HEAVY_USER_RATIO)  # bare it has a type of its own, and `draw_user_negatives` is compiled again
     for shard in prange(len(bounds) - 1):
-        rows, own, sums, columns = allocate_workspace(factors)
-        solution = np.zeros(factors, dtype=np.float32)
+        workspace = allocate_workspace(posterior[0].shape[1])
         scratch = allocate_draw_scratch(len(pi))
         for user in range(bounds[shard], bounds[shard + 1]):
             for t in range(1, iterations + 1):
@@ -75,10 +63,7 @@ def _fold_in_users(posterior, table, likes, starts, pi, alias, seed, units, boun
                 key = (seed, t)
                 draw_user_negatives(likes, starts, negatives, pi, alias, user, mark, key, units, heavy, scratch)
                 step = np.float32(1.0 / max(t - 3, 1))
-                load_own_vertex(own, user, posterior)
-                add_edges(rows, own, sums, columns, table, (likes, (starts, negatives)), user, factors)
-                natural_parameters(sums, own[factors], solution, factors, tau)
-                update_vertex(sums, stride, solution, step, tau, mean, precision, user)
+                update_vertex(workspace, posterior, table, (likes, (starts, negatives)), user, tau, step)
 
 
 @njit(cache=True, nogil=True)

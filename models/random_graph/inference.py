@@ -1,6 +1,7 @@
 """q of the random-graph model (Paquet and Koenigstein 2014, eq. 6), and the steps of Algorithm 1, one method each.
 
 A hidden graph is drawn, and then one block of q after another is moved towards the maximum of the bound (eq. 12) on it.
+The kernels of `models.numerics.bilinear_logits` sum over edges, with w = 2 lambda(xi) and p = g - 1/2 - w E b_n.
 """
 
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from functools import cached_property
 from typing import Self
 
 import numpy as np
+from numba import njit, prange
 from scipy.special import gammaln, psi
 
 from oneclass.models.fit_options import Start, copy_rows
@@ -18,42 +20,34 @@ from oneclass.models.numerics.adjacency import (
     partition_shards,
     transpose,
 )
+from oneclass.models.numerics.bilinear_logits import (
+    BATCH,
+    INLINED,
+    MEAN,
+    OPTIONS,
+    PULL,
+    SQUARE,
+    WEIGHT,
+    GaussianFactors,
+    add_batch,
+    allocate_workspace,
+    fill_logits,
+    load_own_vertex,
+    locate_edges,
+    solve_in_rows,
+)
+from oneclass.models.numerics.logistic_bound import best_bound_of_square
 from oneclass.models.numerics.random_numbers import normals
-from oneclass.models.random_graph.kernels import edge_bound, pack, sum_bias_parameters, update_factors
+from oneclass.models.numerics.simd import element, pad_width, scale
 
 ALPHA, BETA = 0.01, 0.01  # shape and rate of the Gamma prior of the precisions
 USER_FACTORS, USER_BIAS, ITEM_FACTORS, ITEM_BIAS = range(4)  # the precisions tau_u, tau_bu, tau_v, tau_bv
+HALF = np.float32(0.5)
 T_EPSILON = 10  # iterations with a step size of one
 
 
-@dataclass
-class VertexPosterior:
-    """q of all users, or of all items. Arrays are float32.
-
-    Attributes:
-        mean, precision: (vertices, K), of the factors, the eta and omega of eq. 6.
-        bias_mean, bias_precision: (vertices,); a bias clamped at zero has mean 0 and precision infinity.
-    """
-
-    mean: np.ndarray
-    precision: np.ndarray
-    bias_mean: np.ndarray
-    bias_precision: np.ndarray
-
-    @property
-    def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """The four arrays, in the order in which the kernels take them."""
-        return self.mean, self.precision, self.bias_mean, self.bias_precision
-
-    @classmethod
-    def prior(cls, vertices: int, factors: int, *, clamped: bool) -> Self:
-        """Means of zero: the posterior of vertices without edges, and the start of a fold-in."""
-        return cls(
-            mean=np.zeros((vertices, factors), dtype=np.float32),
-            precision=np.ones((vertices, factors), dtype=np.float32),
-            bias_mean=np.zeros(vertices, dtype=np.float32),
-            bias_precision=np.full(vertices, np.inf if clamped else 1, dtype=np.float32),
-        )
+class VertexPosterior(GaussianFactors):
+    """q of all users, or of all items: the eta and omega of eq. 6 as `mean` and `precision`."""
 
     @classmethod
     def random(cls, key: tuple[int, np.uint64], scale: float, shape: tuple[int, int], *, clamped: bool) -> Self:
@@ -62,40 +56,12 @@ class VertexPosterior:
         side.mean = normals(*key, *shape) * np.float32(scale)
         return side
 
-    def table(self) -> np.ndarray:
-        """The packed rows that the update of the other side reads."""
-        return pack(*self.arrays)
-
     def update_biases(self, precision: np.ndarray, z: np.ndarray, step: float) -> None:
         """Eq. 19 with P and z of the biases, float64 (vertices,)."""
         old = self.bias_precision.astype(np.float64)
         new = step * precision + (1 - step) * old
         self.bias_mean[:] = (step * z + (1 - step) * old * self.bias_mean) / new
         self.bias_precision[:] = new
-
-    def squares(self) -> tuple[float, float]:
-        """What -tau / 2 multiplies in the bound, float64: the sums of E|u|^2 and of E b^2 over the vertices.
-
-        The second is 0 for clamped biases.
-        """
-        factors, biases = (
-            float(np.sum(mean.astype(np.float64) ** 2 + 1.0 / precision))
-            for mean, precision in ((self.mean, self.precision), (self.bias_mean, self.bias_precision))
-        )
-        return factors, biases
-
-    def bound(self, taus: "PrecisionPosterior", factors: int, bias: int) -> float:
-        """E log p(u, b | tau) plus the entropy of q(u, b); `factors` and `bias` are the places of their precisions."""
-        of_factors, of_biases = self.squares()
-        total = _gaussian_bound(of_factors, self.precision, taus, factors)
-        if np.isfinite(self.bias_precision).all():
-            total += _gaussian_bound(of_biases, self.bias_precision, taus, bias)
-        return total
-
-
-def _gaussian_bound(squares: float, precision: np.ndarray, taus: "PrecisionPosterior", which: int) -> float:
-    log_precision = np.sum(np.log(precision, dtype=np.float64))
-    return 0.5 * (precision.size * (taus.log_mean(which) + 1.0) - log_precision - taus.mean(which) * squares)
 
 
 @dataclass
@@ -135,6 +101,10 @@ class PrecisionPosterior:
         for which, square in enumerate(squares):
             if square > 0 and not self.fixed:
                 self.rate[which] += step * (BETA + 0.5 * square - self.rate[which])
+
+    def side_bound(self, side: VertexPosterior, factors: int, bias: int) -> float:
+        """E log p(u, b | tau) plus the entropy of q(u, b); `factors` and `bias` are the places of their precisions."""
+        return side.prior_bound((self.mean(factors), self.mean(bias)), (self.log_mean(factors), self.log_mean(bias)))
 
     def bound(self, which: int) -> float:
         """E log p(tau) plus the entropy of q(tau)."""
@@ -257,12 +227,12 @@ class RandomGraphPosterior:
         """The terms of the edges and of the users; those of users in blocks add up."""
         parts, bounds = (graph.likes, graph.negatives), partition_shards(graph.likes[0])
         edges = float(edge_bound(self.users.arrays, self.items.table(), *parts, bounds).sum())
-        return edges + self.users.bound(self.taus, USER_FACTORS, USER_BIAS)
+        return edges + self.taus.side_bound(self.users, USER_FACTORS, USER_BIAS)
 
 
 def combine_bound(of_users: float, items: VertexPosterior, taus: PrecisionPosterior) -> float:
     """The bound of eq. 12 from the terms of the edges and users."""
-    total = of_users + items.bound(taus, ITEM_FACTORS, ITEM_BIAS)
+    total = of_users + taus.side_bound(items, ITEM_FACTORS, ITEM_BIAS)
     return total + sum(taus.bound(tau) for tau in (USER_FACTORS, ITEM_FACTORS, ITEM_BIAS))
 
 
@@ -272,3 +242,136 @@ def update_side(
     """Update the factors of one side in place; `other` is the fixed side."""
     bounds = partition_shards(parts[0][0])
     update_factors(side.arrays, other.table(), *parts, bounds, np.float32(tau), np.float32(step))
+
+
+@njit(**INLINED)
+def load_batch(rows, own, columns, table, parts, vertex, first, factors):
+    """Fill the logits of a vertex's edges from its edge `first` on, likes and behind them negatives, and g - 1/2.
+
+    Returns:
+        The number of edges, at most BATCH.
+    """
+    (like_starts, likes), (negative_starts, negatives) = parts
+    liked = like_starts[vertex + 1] - like_starts[vertex]
+    count = min(BATCH, liked + negative_starts[vertex + 1] - negative_starts[vertex] - first)
+    turn = min(max(liked - first, 0), count)
+    locate_edges(rows, likes, like_starts[vertex] + first, 0, turn, factors)
+    locate_edges(rows, negatives, negative_starts[vertex] + first - liked, turn, count, factors)
+    for edge in range(count):
+        columns[PULL, edge] = HALF if edge < turn else -HALF
+    fill_logits(rows, own, columns, table, count, factors)
+    return count
+
+
+@njit(**INLINED)
+def count_edges(parts, vertex):
+    """The degree of a vertex in the hidden graph."""
+    return parts[0][0][vertex + 1] - parts[0][0][vertex] + parts[1][0][vertex + 1] - parts[1][0][vertex]
+
+
+@njit(**INLINED)
+def add_edges(workspace, table, parts, vertex, factors):
+    """The sums of one vertex over its edges; `parts` are the likes and the negatives."""
+    rows, own, sums, columns = workspace
+    sums[:] = 0
+    for first in range(0, count_edges(parts, vertex), BATCH):
+        count = load_batch(rows, own, columns, table, parts, vertex, first, factors)
+        for edge in range(count):
+            columns[PULL, edge] -= columns[WEIGHT, edge] * element(table, element(rows, edge) + factors + 1)
+        add_batch(rows, sums, columns, table, count, factors)
+
+
+@njit(**OPTIONS)
+def move_vertex(matrix, stride, z, step, tau, mean, precision, vertex):
+    """Eq. 17 and 18: the factors of one vertex from P (eq. 15, its lower triangle) and z, weighted by `step`.
+
+    The precisions are the diagonal of the new P. The arrays of the posterior come one by one: numba counts references
+    to what it takes from a tuple.
+    """
+    factors = mean.shape[1]
+    for row in range(factors):
+        if step < 1:
+            scale(matrix, row * stride, step, matrix, row * stride, row + 1)
+            kept = (1 - step) * precision[vertex, row]
+            matrix[row * stride + row] += kept
+            z[row] = step * z[row] + kept * mean[vertex, row]
+        precision[vertex, row] = matrix[row * stride + row]
+    solve_in_rows(matrix, stride, factors, z, step * tau)
+    for row in range(factors):
+        mean[vertex, row] = z[row]
+
+
+@njit(**OPTIONS)
+def update_vertex(workspace, posterior, table, parts, vertex, tau, step):
+    """Update q(u_m) of one vertex, whose bias is fixed, by its edges."""
+    _, own, sums, _ = workspace
+    mean, precision, bias_mean, _ = posterior
+    factors = mean.shape[1]
+    half = pad_width(factors + 2)
+    load_own_vertex(own, vertex, posterior)
+    add_edges(workspace, table, parts, vertex, factors)
+    ones, pulls, spreads = sums[half * half :], sums[(half + 1) * half :], sums[(half + 2) * half :]
+    for row in range(factors):
+        sums[row * half + row] += spreads[row] + tau
+        pulls[row] -= bias_mean[vertex] * ones[row]
+    move_vertex(sums, half, pulls, step, tau, mean, precision, vertex)
+
+
+@njit(parallel=True, **OPTIONS)
+def update_factors(posterior, table, likes, negatives, bounds, tau, step):
+    """Update q(u_m) of every vertex of one side in place, eq. 17 and 18.
+
+    Args:
+        posterior: float32 mean (M, K), precision (M, K), bias mean (M,), bias precision (M,).
+        table: packed rows of the other side.
+        likes, negatives: (starts int64 (M + 1,), neighbours int32), the two parts of the hidden graph.
+        bounds: int64, where the shards of vertices begin and end.
+        tau: E[tau_u], float32.
+        step: epsilon_t, float32.
+    """
+    for shard in prange(len(bounds) - 1):
+        workspace = allocate_workspace(posterior[0].shape[1])
+        for vertex in range(bounds[shard], bounds[shard + 1]):
+            update_vertex(workspace, posterior, table, (likes, negatives), vertex, tau, step)
+
+
+@njit(parallel=True, **OPTIONS)
+def sum_bias_parameters(posterior, table, likes, negatives, bounds, tau_bias):
+    """P and z of the bias of every vertex of one side, eq. 19: float64 (M, 2); arguments as in `update_factors`."""
+    factors = posterior[0].shape[1]
+    found = np.empty((len(posterior[0]), 2))
+    for shard in prange(len(bounds) - 1):
+        rows, own, _, columns = allocate_workspace(factors)
+        for vertex in range(bounds[shard], bounds[shard + 1]):
+            load_own_vertex(own, vertex, posterior)
+            precision, z = np.float64(tau_bias), 0.0
+            for first in range(0, count_edges((likes, negatives), vertex), BATCH):
+                count = load_batch(rows, own, columns, table, (likes, negatives), vertex, first, factors)
+                for edge in range(count):
+                    precision += columns[WEIGHT, edge]
+                    z += columns[PULL, edge] - columns[WEIGHT, edge] * (columns[MEAN, edge] - own[factors])
+            found[vertex, 0], found[vertex, 1] = precision, z
+    return found
+
+
+@njit(parallel=True, **OPTIONS)
+def edge_bound(posterior, table, likes, negatives, bounds):
+    """The terms of H's edges in the bound, with xi at its optimum (eq. 16): float64 (shards,), partial sums.
+
+    The term of an edge is (g - 1/2) E a - log(2 cosh(xi / 2)).
+    """
+    factors = posterior[0].shape[1]
+    totals = np.zeros(len(bounds) - 1)
+    for shard in prange(len(bounds) - 1):
+        rows, own, _, columns = allocate_workspace(factors)
+        total = 0.0
+        for vertex in range(bounds[shard], bounds[shard + 1]):
+            load_own_vertex(own, vertex, posterior)
+            for first in range(0, count_edges((likes, negatives), vertex), BATCH):
+                count = load_batch(rows, own, columns, table, (likes, negatives), vertex, first, factors)
+                for edge in range(BATCH):
+                    columns[WEIGHT, edge] = best_bound_of_square(columns[SQUARE, edge])
+                for edge in range(count):
+                    total += columns[PULL, edge] * columns[MEAN, edge] + columns[WEIGHT, edge]
+        totals[shard] = total
+    return totals

@@ -8,7 +8,6 @@ apart how popular an item is (pi_n: how often it is considered) and how well it 
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import fields
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -40,7 +39,6 @@ from oneclass.models.random_graph.settings import BOUND_EVERY, T_TAU, RandomGrap
 if TYPE_CHECKING:  # a fit needs neither
     from oneclass.models.memory_estimates import FitCost, LogSize
     from oneclass.models.negatives.distributions import WithoutReplacement
-    from oneclass.models.negatives.like_probability import GaussianFactors
 
 START_USERS, START_ITEMS = purpose("random graph: users"), purpose("random graph: items")
 SECONDS_PER_EDGE = 7e-6  # CPU seconds of a fit
@@ -169,11 +167,11 @@ class RandomGraph(LikeModel[RandomGraphSettings]):
 
         return None if self.params.explicit_negatives else WithoutReplacement(self.histogram)
 
-    def _user_side(self, histories: csr_matrix, users: np.ndarray | None) -> "GaussianFactors":
-        return _as_factors(self.fold_in(histories)) if users is None else _as_factors(self.posterior.users).rows(users)
+    def _user_side(self, histories: csr_matrix, users: np.ndarray | None) -> VertexPosterior:
+        return self.fold_in(histories) if users is None else self.posterior.users.rows(users)
 
-    def _item_side(self) -> "GaussianFactors":
-        return _as_factors(self.posterior.items)
+    def _item_side(self) -> VertexPosterior:
+        return self.posterior.items
 
     def _popularity(self) -> np.ndarray:
         return self.histogram
@@ -210,8 +208,7 @@ class RandomGraph(LikeModel[RandomGraphSettings]):
         q = self.posterior
         arrays = {"histogram": self.histogram, "gamma": np.array(self.gamma)}
         arrays |= {"tau_shape": q.taus.shape, "tau_rate": q.taus.rate}
-        for name, side in (("user", q.users), ("item", q.items)):
-            arrays |= {f"{name}_{part}": array for part, array in vars(side).items()}
+        arrays |= q.users.to_arrays("user") | q.items.to_arrays("item")
         # Users' biases are clamped at zero, with an infinite precision.
         del arrays["user_bias_mean"], arrays["user_bias_precision"]
         return arrays
@@ -219,17 +216,8 @@ class RandomGraph(LikeModel[RandomGraphSettings]):
     def _restore(self, arrays: dict[str, np.ndarray]) -> None:
         clamped = VertexPosterior.prior(len(arrays["user_mean"]), 1, clamped=True)
         arrays |= {"user_bias_mean": clamped.bias_mean, "user_bias_precision": clamped.bias_precision}
-        users, items = (
-            VertexPosterior(**{field.name: arrays[f"{name}_{field.name}"] for field in fields(VertexPosterior)})
-            for name in ("user", "item")
-        )
-        items = VertexPosterior(*map(np.array, items.arrays))  # the kernels are compiled for writable arrays
+        users, items = (VertexPosterior.from_arrays(arrays, side) for side in ("user", "item"))
+        items = items.rows(slice(None))  # the kernels are compiled for writable arrays
         taus = PrecisionPosterior(np.array(arrays["tau_shape"]), np.array(arrays["tau_rate"]))
         self.posterior = RandomGraphPosterior(users, items, taus)
         self.histogram, self.gamma = np.array(arrays["histogram"]), float(arrays["gamma"])
-
-
-def _as_factors(side: VertexPosterior) -> "GaussianFactors":
-    from oneclass.models.negatives.like_probability import GaussianFactors
-
-    return GaussianFactors(*side.arrays)

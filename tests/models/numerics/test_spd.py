@@ -3,14 +3,13 @@
 import numpy as np
 import pytest
 
+from oneclass.models.numerics.bilinear_logits import solve_in_rows
 from oneclass.models.numerics.cholesky import (
     factorize,
     invert_last_columns,
-    solve_with_pivot_floor,
 )
 from oneclass.models.numerics.gram_inverse import invert_lower
-from oneclass.models.numerics.simd import F32_WIDTH, F64_WIDTH, pad_width
-from oneclass.models.random_graph.kernels import solve_in_rows
+from oneclass.models.numerics.simd import F32_WIDTH, pad_width
 
 
 def positive_definite(size):
@@ -46,14 +45,6 @@ def test_an_indefinite_matrix_is_refused(at):
         invert_lower(matrix, tile=4)
 
 
-COMPILED = [1, 7, 8, 21]  # a kernel each
-
-
-def random_system(size, ridge=1.0):
-    factor = np.random.default_rng(size).normal(size=(size, size + 3))
-    return factor @ factor.T / size + ridge * np.eye(size), np.random.default_rng(size + 1).normal(size=size)
-
-
 def laid_out(matrix, width, dtype=np.float32):
     """Flat rows, `width` long, and room for the lanes that reach behind the last."""
     rows = np.zeros((len(matrix), width), dtype=dtype)
@@ -66,23 +57,6 @@ def test_a_matrix_that_is_not_definite_is_noticed(at):
     matrix = np.eye(32)
     matrix[at, at] = -1
     assert not factorize(laid_out(-matrix, 32), 32)
-
-
-@pytest.mark.parametrize("size", COMPILED)
-def test_a_system_of_doubles_is_solved_from_its_upper_triangle(size):
-    whole, right = random_system(size)
-    n = size + 1
-    system = laid_out(np.column_stack([np.triu(whole), right]), int(pad_width(n, F64_WIDTH)), np.float64)
-    solution = np.empty(n)
-    solve_with_pivot_floor((0,) * n, system, 1e-9, solution)
-    np.testing.assert_allclose(solution[:size], np.linalg.solve(whole, right), rtol=1e-9)
-
-
-def test_a_pivot_below_the_least_eigenvalue_is_lifted_to_it():
-    system = laid_out(np.array([[4.0, 2.0, 8.0], [0.0, 1.0 - 1e-12, 5.0]]), F64_WIDTH, np.float64)
-    solution = np.empty(3)
-    solve_with_pivot_floor((0,) * 3, system, 0.5, solution)  # the second pivot is -1e-12
-    np.testing.assert_allclose(solution[:2], [1.0, 2.0])
 
 
 def test_a_pivot_of_float32_below_the_least_eigenvalue_is_lifted_to_it():

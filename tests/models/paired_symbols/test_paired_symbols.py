@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -10,7 +9,6 @@ from scipy.sparse import csr_matrix
 from scipy.special import digamma, expit, gammaln, log_expit, xlogy
 
 from oneclass.models.negatives.like_probability import item_columns, logit_moments
-from oneclass.models.paired_symbols.kernels import MAX_FACTORS
 from oneclass.models.paired_symbols.model import PairedSymbols, PairedSymbolsSettings
 from oneclass.models.paired_symbols.posterior import PairedSymbolsPosterior, Symbols
 
@@ -36,14 +34,13 @@ class Dense:
     @classmethod
     def of(cls, posterior: PairedSymbolsPosterior, counts: np.ndarray) -> "Dense":
         sides = (posterior.users, posterior.items)
-        k, width = len(sides[0].lanes) - 2, sides[0].rows.shape[1] // 2
-        rows = [side.rows.astype(np.float64) for side in sides]
+        parts = [[array.astype(np.float64) for array in side.q.arrays] for side in sides]
         return cls(
             counts,
-            [r[:, :k].copy() for r in rows],
-            [r[:, width : width + k].copy() for r in rows],
-            [r[:, k].copy() for r in rows],
-            [r[:, width + k].copy() for r in rows],
+            [mean for mean, _, _, _ in parts],
+            [1 / precision for _, precision, _, _ in parts],
+            [bias for _, _, bias, _ in parts],
+            [1 / precision for _, _, _, precision in parts],
             [side.shares.copy() for side in sides],
             [side.concentration.copy() for side in sides],
             [side.precisions for side in sides],
@@ -178,7 +175,6 @@ def assert_same(posterior: PairedSymbolsPosterior, dense: Dense, counts: np.ndar
     assert_allclose(got.xi_star, dense.xi_star, rtol=tolerance)
 
 
-# The half rows of 4, 11 and 31 factors, of 8, 16 and 40 numbers, have kernels of their own.
 @pytest.mark.parametrize(
     ("block", "factors"),
     [(block, 20) for block in BLOCKS]
@@ -225,10 +221,11 @@ def test_a_folded_in_user_is_at_the_optimum_whatever_the_block() -> None:
     model = PairedSymbols(PairedSymbolsSettings()).fit(csr_matrix(counts))
     new = csr_matrix(small_counts(seed=2))
     together = model.fold_in(new)
-    assert_array_equal(model.fold_in(new[7:8]), together[7:8])
-    users = Symbols(new, together.copy(), 20, (1.0, 1.0))
+    for alone, all_at_once in zip(model.fold_in(new[7:8]).arrays, together.arrays, strict=True):
+        assert_array_equal(alone, all_at_once[7:8])
+    users = Symbols(new, together.rows(slice(None)), (1.0, 1.0))
     users.update(model._item_symbols(), users.degrees, float(model.xi_star[0]))
-    assert_allclose(users.rows, together, atol=2e-3)
+    assert_allclose(users.q.mean, together.mean, atol=2e-3)
     again = model.scores(csr_matrix(counts))
     assert_allclose(again, model.scores(csr_matrix(counts), users=np.arange(30)), atol=0.02)
 
@@ -237,11 +234,15 @@ def test_scores_and_their_uncertainty_agree_with_draws_from_the_posterior() -> N
     counts = csr_matrix(small_counts(60, 25, 0.2))
     model = PairedSymbols(PairedSymbolsSettings(popularity_weight=0.3)).fit(counts)
     users, rng = np.array([3, 9]), np.random.default_rng(0)
-    rows, width = (model.user_rows[users], model.item_rows), model.user_rows.shape[1] // 2
-    u, v = (
-        part[:, :21] + np.sqrt(part[:, width : width + 21]) * rng.normal(size=(20_000, len(part), 21)) for part in rows
-    )
-    a = np.einsum("duk,dvk->duv", u[..., :20], v[..., :20]) + u[..., 20:] + v[:, None, :, 20]
+    sides = [
+        [
+            m + rng.normal(size=(20_000, *m.shape)) / np.sqrt(p)
+            for m, p in ((q.mean, q.precision), (q.bias_mean, q.bias_precision))
+        ]
+        for q in (model.users.rows(users), model.items)
+    ]
+    (u, user_bias), (v, item_bias) = sides
+    a = np.einsum("duk,dvk->duv", u, v) + user_bias[:, :, None] + item_bias[:, None]
     mean, sd = model.like(counts[users], users=users)
     assert_allclose(mean, expit(a).mean(axis=0), atol=0.01)
     assert_allclose(sd, expit(a).std(axis=0), atol=0.015)
@@ -266,7 +267,7 @@ def test_like_is_stated_against_other_numbers_of_censored_pairs_by_bayes_rule() 
         PairedSymbols(PairedSymbolsSettings(r=4.0, like_r=like_r), seed=2).fit(csr_matrix(counts))
         for like_r in (None, 1.0)
     )
-    assert np.array_equal(as_fitted.item_rows, restated.item_rows)
+    assert np.array_equal(as_fitted.items.mean, restated.items.mean)
     sides = as_fitted._user_side(csr_matrix(counts), np.arange(40)), item_columns(as_fitted._item_side())
     mean, variance = logit_moments(*sides)
     a = mean[..., None] + np.sqrt(variance)[..., None] * np.random.default_rng(3).standard_normal(4000)
@@ -280,11 +281,3 @@ def test_like_is_stated_against_other_numbers_of_censored_pairs_by_bayes_rule() 
         restated.like(csr_matrix(counts), users=np.arange(40), items=pairs)[0][:, :2], found[:, [3, 1]], rtol=1e-5
     )
     assert restated.negative_distribution().r == 1.0 and as_fitted.negative_distribution().r == 4.0
-
-
-def test_numba_takes_as_many_lanes_as_the_settings_allow() -> None:
-    """It refuses longer tuples in a parallel region. Compiling for so many factors would take half a minute."""
-    PairedSymbolsSettings(factors=MAX_FACTORS)
-    with pytest.raises(ValueError, match="factors"):
-        PairedSymbolsSettings(factors=MAX_FACTORS + 1)
-    assert numba.config.PARFOR_MAX_TUPLE_SIZE >= MAX_FACTORS + 2

@@ -21,8 +21,7 @@ from oneclass.models.random_graph.blocks import (
     update_item_biases,
     update_item_factors,
 )
-from oneclass.models.random_graph.inference import VertexPosterior, step_sizes
-from oneclass.models.random_graph.kernels import sum_bias_parameters
+from oneclass.models.random_graph.inference import VertexPosterior, step_sizes, sum_bias_parameters
 from oneclass.models.random_graph.model import RandomGraph, RandomGraphSettings
 from tests.models.block_fits import (
     assert_begins_at_an_earlier_fit,
