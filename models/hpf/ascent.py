@@ -5,11 +5,11 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_matrix
-from scipy.special import gammaln
 
+from oneclass.models.fit_options import copy_rows
 from oneclass.models.hpf import kernels
 from oneclass.models.numerics import random_numbers
-from oneclass.models.numerics.adjacency import as_read_only, partition_evenly, partition_rows
+from oneclass.models.numerics.adjacency import copy_pattern, partition_evenly, partition_rows
 from oneclass.models.numerics.simd import pad_width
 
 SHARDS = 16  # users, and items, are cut into so many parts; partial sums are added in their order
@@ -59,68 +59,39 @@ class Prior(NamedTuple):
         )
 
 
-class Allocation:
-    """phi of some users' edges, which is kept as sums for both sides alone.
-
-    Attributes:
-        user_sums: float32 (users, padded K), for each user the sum over the user's edges of y / s times exp E log beta.
-        item_sums: float32 (parts, items, padded K), the same for each item; its parts are yet to be added.
-    """
-
-    def __init__(self, interactions: csr_matrix, factors: int) -> None:
-        self.indptr, self.indices, self.counts = to_edge_arrays(interactions)
-        users, items = interactions.shape
-        # each part has its own sums over all items; few edges get few parts, so that adding the parts stays cheap
-        parts = min(SHARDS, max(1, interactions.nnz // items))
-        self.shards = partition_rows(self.indptr, parts)
-        self.user_sums = np.empty((users, pad_width(factors, kernels.LANES)), dtype=np.float32)
-        self.item_sums = np.empty((parts, items, pad_width(factors, kernels.LANES)), dtype=np.float32)
-        values, numbers = np.unique(self.counts, return_counts=True)
-        self.log_factorials = gammaln(values.astype(np.float64) + 1) @ numbers
-
-    def allocate(self, user_factors: np.ndarray, item_factors: np.ndarray) -> float:
-        """One pass over the edges: set phi to its block maximum; returns sum_edges {y log s - log y!}."""
-        logs = np.zeros(len(self.shards) - 1)
-        kernels.allocate_counts(
-            self.indptr,
-            self.indices,
-            self.counts,
-            user_factors,
-            item_factors,
-            self.shards,
-            self.user_sums,
-            self.item_sums,
-            logs,
-        )
-        return logs.sum() - self.log_factorials
-
-
 class Ascent:
     """The state of one fit, and its steps in the paper's order: phi; gamma, kappa; lambda, tau.
 
     Attributes:
         users, items: the Gamma factors of q.
+        user_sums: float32 (users, padded K), for each user the sum over the user's edges of 1 / s times exp E log beta.
+        item_sums: float32 (parts, items, padded K), the same for each item; its parts are yet to be added.
     """
 
     def __init__(self, interactions: csr_matrix, users: "GammaFactors", items: "GammaFactors") -> None:
-        self.users, self.items = users, items
-        self.phi = Allocation(interactions, users.prior.factors)
+        self.users, self.items, self.graph = users, items, copy_pattern(interactions)
+        # each part has its own sums over all items; few edges get few parts, so that adding the parts stays cheap
+        parts = min(SHARDS, max(1, interactions.nnz // interactions.shape[1]))
+        self.shards = partition_rows(self.graph[0], parts)
+        self.user_sums = np.empty_like(users.factors)
+        self.item_sums = np.empty((parts, *items.factors.shape), dtype=np.float32)
 
     def allocate(self) -> float:
         """One pass over the edges: set phi to its block maximum, kept as sums for both sides; returns the bound
         then.
         """
-        of_edges = self.phi.allocate(self.users.factors, self.items.factors)
-        rates = self.users.total @ self.items.total
-        return float(of_edges - rates + self.users.row_bound + self.items.row_bound)
+        users, items, logs = self.users, self.items, np.zeros(len(self.shards) - 1)
+        tables = users.factors, items.factors
+        kernels.allocate_edges(*self.graph, *tables, self.shards, self.user_sums, self.item_sums, logs)
+        return float(logs.sum() - users.total @ items.total + users.row_bound + items.row_bound)
 
     def update_users(self) -> None:
         """Set gamma, then kappa, to their block maxima, with phi from the last `allocate`."""
-        self.users.update(self.phi.user_sums[None], self.items.total)
+        self.users.update(self.user_sums[None], self.items.total)
 
     def update_items(self) -> None:
         """Set lambda, then tau, to their block maxima, with phi from the last `allocate`."""
-        self.items.update(self.phi.item_sums, self.users.total)
+        self.items.update(self.item_sums, self.users.total)
 
     def iterate(self) -> float:
         """All of these; returns the bound after phi."""
@@ -152,24 +123,16 @@ class GammaFactors:
 
         Args:
             sums: float32 (parts, rows, K or more). Summed over the parts it is, for each row, the sum over its edges of
-                y / s times the other side's factors.
+                1 / s times the other side's factors.
             other_total: the other side's `total`.
         """
-        kernels.update_posterior(
-            sums,
-            self.factors,
-            other_total,
-            self.posterior,
-            self.prior.of_rows,
-            self.shards,
-        )
+        kernels.update_posterior(sums, self.factors, other_total, self.posterior, self.prior.of_rows, self.shards)
         self._compute_expectations()
 
     def take(self, posterior: GammaParameters, rows: np.ndarray) -> None:
         """Copy rows of another posterior: `rows` names one for each own row, or is -1 to keep the own row."""
-        known = rows >= 0
         for own, other in zip(self.posterior, posterior, strict=True):
-            own[known] = other[rows[known]]
+            copy_rows(own, other, rows)
         self._compute_expectations()
 
     def _compute_expectations(self) -> None:
@@ -190,12 +153,3 @@ def draw_initial_posterior(prior: Prior, rows: int, seed: int, side: str) -> Gam
     purpose = random_numbers.purpose(f"hpf {side}")
     kernels.fill_initial_posterior(seed, purpose, prior.shape, prior.top_rate, shape, rate, activity_rate)
     return GammaParameters(shape, rate, activity_rate)
-
-
-def to_edge_arrays(interactions: csr_matrix) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """CSR arrays in the types of the kernels, int64, int32 and float32, read-only."""
-    return (
-        as_read_only(interactions.indptr, np.int64),
-        as_read_only(interactions.indices, np.int32),
-        as_read_only(interactions.data, np.float32),
-    )

@@ -11,7 +11,7 @@ from numba import njit, prange
 from oneclass.models.numerics import random_numbers
 
 LANES = 8  # rows of the tables are padded to a multiple of this, so that loops over them fill registers
-TINY = np.float32(1e-37)  # keeps y / s finite
+TINY = np.float32(1e-37)  # keeps 1 / s finite
 FAST = {"reassoc", "contract", "arcp", "afn", "nsz"}  # NaN stays NaN
 
 
@@ -30,8 +30,8 @@ def fill_initial_posterior(seed, purpose, shape_prior, rate_prior, shape, rate, 
 
 
 @njit(cache=True, parallel=True, nogil=True, fastmath=FAST)
-def allocate_counts(indptr, indices, counts, user_factors, item_factors, shards, user_sums, item_sums, logs):
-    """Add every edge's weight y / s into the sums of both sides; fill `logs` with each shard's sum of y log s."""
+def allocate_edges(indptr, indices, user_factors, item_factors, shards, user_sums, item_sums, logs):
+    """Add every edge's weight 1 / s into the sums of both sides; fill `logs` with each shard's sum of log s."""
     K = user_factors.shape[1]
     for shard in prange(len(shards) - 1):
         sums = item_sums[shard]
@@ -41,17 +41,14 @@ def allocate_counts(indptr, indices, counts, user_factors, item_factors, shards,
             t, own = user_factors[user], user_sums[user]
             own[:] = 0
             for edge in range(indptr[user], indptr[user + 1]):
-                item, y = indices[edge], counts[edge]
+                item = indices[edge]
                 s = TINY
                 for k in range(K):
                     s += t[k] * item_factors[item, k]
-                weight = y / s
+                weight = np.float32(1) / s
                 for k in range(K):
                     own[k] += weight * item_factors[item, k]
                     sums[item, k] += weight * t[k]
-                if y != 1:
-                    total += y * np.log(s)
-                    continue
                 product *= s
                 factors += 1
                 if factors == 8:  # the product of eight float32 numbers fits float64: one logarithm for all of them
@@ -124,10 +121,10 @@ def fold_in(history, item_factors, item_total, prior, limits, shards, means):
     """Fill `means` with E theta of each history; at every step the edges' phi is at its block maximum.
 
     Args:
-        history: (indptr, indices, counts).
+        history: (indptr, indices).
         limits: the largest number of updates of a user, and the tolerance at which they end.
     """
-    indptr, indices, counts = history
+    indptr, indices = history
     shape_prior, top_rate, activity_shape = prior
     iterations, tolerance = limits
     K = means.shape[1]
@@ -145,8 +142,9 @@ def fold_in(history, item_factors, item_total, prior, limits, shards, means):
                     s = TINY
                     for k in range(len(t)):
                         s += t[k] * item_factors[item, k]
+                    weight = np.float32(1) / s
                     for k in range(len(t)):
-                        sums[k] += counts[edge] / s * item_factors[item, k]
+                        sums[k] += weight * item_factors[item, k]
                 largest, change, mean_sum = 0.0, 0.0, 0.0
                 for k in range(K):
                     shape, rate = shape_prior + t[k] * sums[k], activity + item_total[k]

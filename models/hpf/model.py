@@ -7,7 +7,7 @@
 The posterior is approximated by q = prod Gamma(theta_uk | gamma) Gamma(beta_ik | lambda) Gamma(xi_u | kappa)
 Gamma(eta_i | tau) prod Mult(z_ui | y_ui, phi_ui), and each block in turn is set to its exact maximum. `phi` is never
 stored: with t_uk = exp E log theta_uk and b_ik = exp E log beta_ik, phi_uik = t_uk b_ik / s_ui where
-s_ui = sum_k t_uk b_ik, so that the sums of both sides need only the weight y_ui / s_ui of each edge.
+s_ui = sum_k t_uk b_ik, so that the sums of both sides need only the weight 1 / s_ui of each edge.
 
 Ruggieri's text has four mistakes. Here
   - phi is proportional to exp{Psi(gamma_shp) - log gamma_rte + Psi(lambda_shp) - log lambda_rte} (eq. 1 and
@@ -31,7 +31,7 @@ gamma and lambda are overwritten by their first updates.
 
 The bound, with phi at its maximum:
 
-    L = sum_edges {y log s - log y!} - sum_k (sum_u E theta_uk) (sum_i E beta_ik) + sum_u R_u + sum_i R_i
+    L = sum_edges log s - sum_k (sum_u E theta_uk) (sum_i E beta_ik) + sum_u R_u + sum_i R_i
     R_u = sum_k {(a - g) Psi(g) + log Gamma(g) + g - a log gamma_rte} - K log Gamma(a)
           + log Gamma(k) + k - k log kappa_rte + a' log(a'/b') - log Gamma(a') - E xi {a'/b' + sum_k E theta},
           g = gamma_shp, k = kappa_shp = K a + a', E xi = k / kappa_rte; R_i alike.
@@ -55,10 +55,9 @@ from oneclass.models.hpf.ascent import (
     GammaParameters,
     Prior,
     draw_initial_posterior,
-    to_edge_arrays,
 )
 from oneclass.models.memory_estimates import FitCost, LogSize
-from oneclass.models.numerics.adjacency import partition_evenly
+from oneclass.models.numerics.adjacency import copy_pattern, partition_evenly
 from oneclass.models.numerics.matmul import dense_times
 from oneclass.models.settings import ModelSettings, NumericRange, SearchSpace
 
@@ -143,13 +142,13 @@ class HPF(Model[HPFSettings]):
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         best: tuple[np.ndarray, GammaParameters, GammaFactors] | None = None
-        edges, starts = _with_counts_of_one(interactions), 1 if options.start else self.params.starts
+        starts = 1 if options.start else self.params.starts
         for number in range(starts):
             users, self._items = self._initial_posterior(interactions.shape, options.start, number)
             # updated in place, so that `on_epoch` may call `scores`
             self.user_shape, self.user_rate, self.activity_rate = users.posterior
             self.item_shape, self.item_rate, self.popularity_rate = self._items.posterior
-            ascent = Ascent(edges, users, self._items)
+            ascent = Ascent(interactions, users, self._items)
             bounds = np.array(list(self._run_ascent(ascent, (number, starts), options.on_epoch)))
             if best is None or bounds[-1] > best[0][-1]:
                 best = bounds, self.user_posterior, self._items
@@ -203,9 +202,8 @@ class HPF(Model[HPFSettings]):
         """Find E theta, float32 (users, K), by coordinate ascent on gamma and kappa with fixed items."""
         settings = self.params
         means = np.empty((histories.shape[0], settings.factors), dtype=np.float32)
-        history = to_edge_arrays(_with_counts_of_one(histories))
         kernels.fold_in(
-            history,
+            copy_pattern(histories),
             self._items.factors,
             self._items.total,
             settings.user_prior.of_rows,
@@ -226,8 +224,3 @@ class HPF(Model[HPFSettings]):
     def _restore(self, arrays: dict[str, np.ndarray]) -> None:
         super()._restore(arrays)
         self._items = GammaFactors(self.params.item_prior, GammaParameters(*map(np.array, self.item_posterior)))
-
-
-def _with_counts_of_one(matrix: csr_matrix) -> csr_matrix:
-    ones = np.ones(matrix.nnz, dtype=np.float32)
-    return csr_matrix((ones, matrix.indices, matrix.indptr), shape=matrix.shape)
