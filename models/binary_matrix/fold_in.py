@@ -18,7 +18,6 @@ item is visited in each step, items beside each other in vector lanes.
 import numpy as np
 from numba import njit, prange
 
-from oneclass.models.numerics.cholesky import solve
 from oneclass.models.numerics.logistic_bound import FAST, best_bound_of_square, lambda_of_square
 from oneclass.models.numerics.simd import pad_width
 
@@ -181,3 +180,26 @@ def _dot_products(bent, means, other, start, size):
         third += bent[j] * c[j]
         fourth += bent[j] * d[j]
     return first, second, third, fourth
+
+
+@njit(cache=True, nogil=True)
+def solve(P, h):
+    """Overwrite h with P^-1 h: float64 (n,) and (n, n or more), by Cholesky, row by row.
+
+    Only the lower triangle of P is read; it is overwritten by the factor.
+    """
+    for row in range(len(h)):
+        for column in range(row):
+            total = P[row, column]
+            for k in range(column):
+                total -= P[row, k] * P[column, k]
+            P[row, column] = total / P[column, column]
+            P[row, row] -= P[row, column] * P[row, column]
+        P[row, row] = np.sqrt(P[row, row])
+        for k in range(row):
+            h[row] -= P[row, k] * h[k]
+        h[row] /= P[row, row]
+    for row in range(len(h) - 1, -1, -1):
+        for k in range(row + 1, len(h)):
+            h[row] -= P[k, row] * h[k]
+        h[row] /= P[row, row]

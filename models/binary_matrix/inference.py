@@ -6,6 +6,7 @@ from typing import ClassVar
 import numpy as np
 from pydantic import Field
 from scipy.sparse import csr_matrix
+from scipy.special import logit
 
 from oneclass.models.binary_matrix import kernels
 from oneclass.models.binary_matrix.kernels import LANES, POWER, SHARDS, T0, Entries, Grouping, UpdatedSide
@@ -20,6 +21,8 @@ Z_VARIANCE = 100.0  # prior variance of the global bias
 THETA_DELTA = 1.0  # of box 8: how much noise a minibatch may have
 LEAST_BATCH, MOST_BATCH = 1000, 10_000_000  # entries in a minibatch; each takes 40 bytes
 INITIAL_SCALE = 0.1  # standard deviation of the means before the first pass
+NULL_UPDATES, MAX_PRODUCTS = 1000, 60  # of the variances, and of the power method, where all factors vanish
+NULL_START = purpose("binary matrix stability")
 SMOOTHING = 0.2  # weight of the newest minibatch in the running mean of the noise-to-signal ratio
 
 
@@ -78,6 +81,12 @@ class BinaryMatrixPosterior:
         """Whether all factors have mean zero, so that every entry has the same logit."""
         return not self.items[:, : self.items.shape[1] // 2].any()
 
+    def vanish(self, factors: int, variances: tuple[float, float]) -> None:
+        """Set all means of the factors to zero, with these variances of users' and of items' factors."""
+        for table, variance in zip((self.users, self.items), variances, strict=True):
+            width = table.shape[1] // 2
+            table[:, :width], table[:, width : width + factors] = 0, variance
+
     def take(self, start: Start) -> None:
         """Copy an earlier fit's vertices and its z, and of its numbers of updates the share that a warm start passes
         by.
@@ -107,6 +116,45 @@ class BinaryMatrixPosterior:
         """L, from every entry of the matrix, in O(users x items x K)."""
         rows = kernels.log_likelihood_bound(*copy_pattern(interactions), self.users, self.items, to_float32(self.z))
         return float(rows.sum()) - self.divergence(settings)
+
+
+def find_null_variances(interactions: csr_matrix, settings: BinaryMatrixSettings) -> tuple[float, float]:
+    """Solve for the variances of the factors of users and items at the stationary point where all have mean zero.
+
+    Every entry then has the logit z of a one, and the same lambda; by boxes 5 and 6
+
+        1 / var u = 1 / prior + M 2 lambda var v,    1 / var v = 1 / prior + L 2 lambda var u,
+        xi^2 = z^2 + K var u var v.
+    """
+    (L, M), ones = interactions.shape, interactions.nnz
+    z, user, item = logit((ones + 1) / (L * M + 2)), settings.user_variance, settings.item_variance
+    for _ in range(NULL_UPDATES):
+        xi = np.sqrt(z * z + settings.factors * user * item)
+        twice_lambda = np.tanh(xi / 2) / (2 * xi)
+        user = 1 / (1 / settings.user_variance + M * twice_lambda * item)
+        item = 1 / (1 / settings.item_variance + L * twice_lambda * user)
+    return user, item
+
+
+def factors_vanish(interactions: csr_matrix, variances: tuple[float, float], seed: int) -> bool:
+    """Whether small means of the factors vanish, given the variances where all have mean zero.
+
+    Close to zero, updates of the means by turns multiply with R var u and R' var v, where R = X less its density. So
+    they grow if sigma_1(R)^2 var u var v > 1, and else vanish: where z is far from zero, 2 lambda is far above the
+    logistic function's curvature, and few ones cannot move the means against it. sigma_1 is bounded from below by the
+    power method, which ends as soon as the bound is above.
+    """
+    x = csr_matrix((np.ones(interactions.nnz), interactions.indices, interactions.indptr), interactions.shape)
+    density, vector = x.nnz / (x.shape[0] * x.shape[1]), normals(seed, NULL_START, x.shape[1], 1)[:, 0].astype(float)
+    for _ in range(MAX_PRODUCTS):
+        vector /= np.linalg.norm(vector)
+        image = x @ vector - density * vector.sum()
+        if image @ image * variances[0] * variances[1] > 1:
+            return False
+        if not image.any():
+            break
+        vector = image @ x - density * image.sum()
+    return True
 
 
 def _draw_initial_table(seed: int, side: str, vertices: int, factors: int, variance: float) -> np.ndarray:

@@ -26,7 +26,8 @@ column.
 mean of maximizers. The mean is over the drawn entries, each with its row and with its column.
 
 **Very sparse matrices**: with tens of thousands of items and ten likes of each, all factors vanish where the bound is
-largest (`models.binary_matrix.null_solution`). Such a fit ends before its first pass and ranks by popularity.
+largest (`models.binary_matrix.inference.factors_vanish`). Such a fit ends before its first pass and ranks by
+popularity.
 """
 
 import warnings
@@ -39,9 +40,15 @@ from scipy.sparse import csr_matrix
 
 from oneclass.models.base import Model
 from oneclass.models.binary_matrix.fold_in import fold_in, transpose_table
-from oneclass.models.binary_matrix.inference import BinaryMatrixPosterior, BinaryMatrixSettings, Inference, to_float32
+from oneclass.models.binary_matrix.inference import (
+    BinaryMatrixPosterior,
+    BinaryMatrixSettings,
+    Inference,
+    factors_vanish,
+    find_null_variances,
+    to_float32,
+)
 from oneclass.models.binary_matrix.kernels import SHARDS
-from oneclass.models.binary_matrix.null_solution import NullSolution
 from oneclass.models.binary_matrix.sampling import EntrySampler
 from oneclass.models.fit_options import Epoch, FitOptions, sampling_seed, skipped_epochs
 from oneclass.models.memory_estimates import FitCost, LogSize
@@ -103,9 +110,8 @@ class BinaryMatrix(Model[BinaryMatrixSettings]):
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         settings, entries = self.params, 2 * interactions.nnz
         q = BinaryMatrixPosterior.start(interactions, settings, self.seed)
-        null = NullSolution.of(interactions.shape, interactions.nnz, settings)
-        if null.is_stable(interactions, self.seed):
-            null.write_to(q, settings.factors)
+        if factors_vanish(interactions, null := find_null_variances(interactions, settings), self.seed):
+            q.vanish(settings.factors, null)
             self.q, self.bounds, self.minibatches = q, np.zeros(0), np.zeros(0)
             _warn_of_null(*interactions.shape, interactions.nnz)
             return

@@ -1,4 +1,4 @@
-"""Where all factors of the binary-matrix model vanish, against dense NumPy and against fits."""
+"""Where all factors of the binary-matrix model vanish, against singular values and against fits."""
 
 import itertools
 import warnings
@@ -6,10 +6,16 @@ import warnings
 import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
+from scipy.special import logit
 
-from oneclass.models.binary_matrix.inference import Z_VARIANCE, BinaryMatrixPosterior, BinaryMatrixSettings, Inference
+from oneclass.models.binary_matrix.inference import (
+    BinaryMatrixPosterior,
+    BinaryMatrixSettings,
+    Inference,
+    factors_vanish,
+    find_null_variances,
+)
 from oneclass.models.binary_matrix.model import BinaryMatrix
-from oneclass.models.binary_matrix.null_solution import NullSolution
 from oneclass.models.binary_matrix.sampling import EntrySampler
 from oneclass.models.fit_options import FitOptions, Start
 from oneclass.models.popularity import Popularity
@@ -27,30 +33,7 @@ def sparse_log(users: int = 500, items: int = 400, likes: int = 2) -> csr_matrix
     return csr_matrix(x)
 
 
-@pytest.mark.parametrize(
-    "x", [draw_matrix(30, 20), draw_matrix(7, 40), sparse_log(60, 50)], ids=["dense", "wide", "sparse"]
-)
-def test_the_null_solution_is_stationary(x):
-    """Every user's and item's best q, and z's, by the dense equations, is the one that it has."""
-    (L, M), q = x.shape, BinaryMatrixPosterior.start(x, SETTINGS, 0)
-    null = NullSolution.of(x.shape, x.nnz, SETTINGS)
-    null.write_to(q, SETTINGS.factors)
-    assert q.is_null and q.users.shape == (L, 2 * 8) and not q.users[:, 8 + 3 :].any()
-    dense = Dense(q, SETTINGS)
-    for side, (n, others) in ((dense, (L, M)), (dense.transposed(), (M, L))):
-        y = x.toarray() if side is dense else x.toarray().T
-        for i in range(0, n, 5):
-            best = [side.row_maximizer(y, i, j, 1.0)[1] for j in range(others)]
-            precision = sum(best) - (others - 1) / side.settings.user_variance
-            np.testing.assert_allclose(1 / side.u_var[i], precision, rtol=1e-5)
-    mean, curvature = dense.moments()
-    precision = 1 / Z_VARIANCE + curvature.sum()
-    assert null.z[1] == pytest.approx(1 / precision, rel=1e-5)
-    assert null.z[0] == pytest.approx((x.nnz - L * M / 2) / precision, rel=1e-5)
-    assert null.residual == pytest.approx(-0.5 - curvature[0, 0] * mean[0, 0], rel=1e-5)
-
-
-def test_it_is_stable_where_the_largest_singular_value_is_small():
+def test_factors_vanish_where_the_largest_singular_value_is_small():
     verdicts = []
     logs = (
         draw_matrix(30, 20),
@@ -59,12 +42,14 @@ def test_it_is_stable_where_the_largest_singular_value_is_small():
         csr_matrix(np.eye(3)),
         csr_matrix(np.ones((5, 4))),
     )
-    for x, variance in itertools.product(logs, (0.01, 0.05, 0.1, 0.2, 0.7, 3.0)):
-        settings = SETTINGS.model_copy(update={"user_variance": variance, "item_variance": variance})
-        null = NullSolution.of(x.shape, x.nnz, settings)
-        sigma = np.linalg.svd(x.toarray() + null.residual, compute_uv=False)[0]
-        verdicts.append(null.is_stable(x, 0))
-        assert verdicts[-1] == (sigma**2 * null.user_variance * null.item_variance <= 1)
+    for x, prior in itertools.product(logs, (0.01, 0.05, 0.1, 0.2, 0.7, 3.0)):
+        settings = SETTINGS.model_copy(update={"user_variance": prior, "item_variance": prior})
+        user, item = find_null_variances(x, settings)
+        xi = np.sqrt(logit((x.nnz + 1) / (np.prod(x.shape) + 2)) ** 2 + 3 * user * item)
+        assert 1 / user == pytest.approx(1 / prior + x.shape[1] * np.tanh(xi / 2) / (2 * xi) * item)
+        sigma = np.linalg.svd(x.toarray() - x.mean(), compute_uv=False)[0]
+        verdicts.append(factors_vanish(x, (user, item), 0))
+        assert verdicts[-1] == (sigma**2 * user * item <= 1)
     assert min(verdicts.count(True), verdicts.count(False)) > 5
 
 
@@ -74,7 +59,7 @@ def test_it_is_stable_where_the_largest_singular_value_is_small():
 def test_passes_shrink_the_factors_where_it_is_stable_and_else_grow_them(x, is_stable, monkeypatch):
     monkeypatch.setattr("oneclass.models.binary_matrix.inference.LEAST_BATCH", 500)
     settings = SETTINGS.model_copy(update={"user_variance": 0.2, "item_variance": 0.2})
-    assert NullSolution.of(x.shape, x.nnz, settings).is_stable(x, 0) == is_stable
+    assert factors_vanish(x, find_null_variances(x, settings), 0) == is_stable
     steps = Inference(BinaryMatrixPosterior.start(x, settings, 3), EntrySampler.of(x, "balanced"), settings, 3)
     before = np.abs(Dense(steps.q, settings).u).mean()
     for _ in range(80):
