@@ -10,9 +10,10 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit, prange
 
-from oneclass.models.numerics.cholesky import factorize, invert_last_columns
-from oneclass.models.numerics.gram import add_lower_row, rescale_row
-from oneclass.models.numerics.simd import aligned_zeros, pad_width
+from oneclass.models.numerics.gram import add_lower_row
+from oneclass.models.numerics.simd import F32_WIDTH, ROWS, add_product, add_scaled, aligned_zeros, pad_width, scale
+
+STRICT = {"contract", "nsz"}
 
 
 class ItemBlocks(NamedTuple):
@@ -86,43 +87,73 @@ def fill_triangles(gram, blocks, places, l2, workers, triangles):
     first, offsets = blocks.first, blocks.triangles
     for worker in prange(workers):
         row = np.zeros(len(factor))
-        values = np.empty(len(factor), dtype=np.float32)
         for turn in range(worker, len(order), workers):
             item = order[turn]
-            terms = add_lower_row(gram, item, row)
-            wanted = 0
-            for at in range(place_indptr[item], place_indptr[item + 1]):
-                wanted += entries[at] + 1 - first[block_of[entries[at]]]
-            if wanted > item:  # fewer numbers are computed below, only those that a block wants
-                rescale_row(gram, item, row, values[: item + 1])
+            row[: item + 1] = 0.0
+            add_lower_row(gram, item, row)
             for at in range(place_indptr[item], place_indptr[item + 1]):
                 place = entries[at]
                 start, offset = first[block_of[place]], offsets[block_of[place]]
                 rank = place - start
                 offset += rank * (rank + 1) // 2
                 others, target = members[start : place + 1], triangles[offset : offset + rank + 1]
-                if wanted <= item:
-                    _centre(row, others, shift, factor, item, values)
-                _gather(values, others, target)
+                for to in range(rank + 1):
+                    other = others[to]
+                    target[to] = factor[item] * factor[other] * (row[other] - shift[item] * shift[other])
                 target[rank] += l2
-            if terms > item:
-                row[: item + 1] = 0.0
-            else:
-                for at in range(gram.item_indptr[item], gram.item_indptr[item + 1]):
-                    for entry in range(gram.indptr[gram.item_users[at]], gram.item_entries[at] + 1):
-                        row[gram.indices[entry]] = 0.0
 
 
-@njit(cache=True)
-def _centre(row, others, shift, factor, item, values):
-    for other in others:
-        values[other] = factor[item] * factor[other] * (row[other] - shift[item] * shift[other])
+@njit(cache=True, fastmath=STRICT)
+def factorize(matrix, size):
+    """Replace the upper triangle of -A by the factor U of A = U'U; returns False if A is not positive definite.
+
+    Works on ROWS rows at a time: first subtracts what the rows above contribute, in tiles, then factorizes these rows.
+    """
+    for first in range(0, size, ROWS):
+        begin = first // F32_WIDTH * F32_WIDTH
+        for lane in range(begin, size, F32_WIDTH):
+            add_product(matrix, first * size + lane, size, matrix, first, 1, size, matrix, lane, size, first)
+        for row in range(first, first + ROWS):
+            for above in range(first, row):
+                factor = matrix[above * size + row]
+                add_scaled(matrix, row * size + begin, factor, matrix, above * size + begin, size - begin)
+            pivot = -matrix[row * size + row]
+            if not pivot > 0:
+                return False
+            factor = np.float32(-1) / np.sqrt(pivot)
+            scale(matrix, row * size + begin, factor, matrix, row * size + begin, size - begin)
+    return True
 
 
-@njit(cache=True)
-def _gather(values, members, target):
-    for at in range(len(members)):
-        target[at] = values[members[at]]
+@njit(cache=True, fastmath=STRICT)
+def invert_last_columns(factor, size, work, inverse):
+    """Fill the rows of `inverse` (d, n) with the last d columns of (U'U)^-1: solve U'Y = E forward, U X = Y backward.
+
+    Args:
+        factor: U by `factorize`, whose rows and columns from n to `size` are those of the identity.
+        work: float32, flat, n rows filled up to a multiple of ROWS, each of d numbers filled up to a multiple of
+            F32_WIDTH; minus Y, then X.
+    """
+    d, n = inverse.shape
+    width = pad_width(d)
+    work[: pad_width(n, ROWS) * width] = 0
+    for row in range(n - d, n):
+        work[row * width + row - (n - d)] = -1
+        for above in range(n - d, row):
+            add_scaled(work, row * width, -factor[above * size + row], work, above * width, width)
+        scale(work, row * width, np.float32(1) / factor[row * size + row], work, row * width, width)
+    for first in range((n - 1) // ROWS * ROWS, -1, -ROWS):
+        end = min(first + ROWS, n)
+        for lane in range(0, width, F32_WIDTH):
+            at = first * width + lane
+            add_product(work, at, width, factor, first * size + end, size, 1, work, end * width + lane, width, n - end)
+        for row in range(end - 1, first - 1, -1):
+            for below in range(row + 1, end):
+                add_scaled(work, row * width, factor[row * size + below], work, below * width, width)
+            scale(work, row * width, np.float32(-1) / factor[row * size + row], work, row * width, width)
+    for row in range(n):
+        for c in range(d):
+            inverse[c, row] = work[row * width + c]
 
 
 @njit(parallel=True, nogil=True, cache=True)

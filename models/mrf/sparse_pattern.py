@@ -8,12 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from numba import get_num_threads, njit, prange
 
+from oneclass.models.item_weights import collect_weights
 from oneclass.models.numerics.adjacency import as_read_only, find_largest
 from oneclass.models.numerics.gram import GramRows, add_row, rescale_row
 
-CANDIDATE_ENTRIES = 1 << 23  # entries of a chunk of rows: 96 MB
 SAMPLE_ROWS = 2048  # rows from which a threshold is guessed for a density
-STRIP_ITEMS = 64  # items whose largest covariance is compared with the threshold first; then each item, if it is above
 SAMPLE_MARGIN = 1.5  # the guess aims at so many times the wanted number of entries
 
 
@@ -41,34 +40,16 @@ def find_neighbours(
     """The neighbours of each row above the threshold, at most `max_in_column` - 1, largest first.
 
     Returns:
-        (counts, neighbours, values, diagonal): int64 (rows,), the number of neighbours; int32 and float32, the
-        neighbours of all rows, row after row, and their absolute covariances; float64 (rows,).
+        Their absolute covariances, float32, and their ids, int32, row after row; where each row begins, and its
+        diagonal, float64 (rows,).
     """
-    items = len(gram.factor)
-    width = max(1, min(max_in_column, items) - 1)
-    most = min(max_in_column, items) - 1
-    counts, diagonal = np.zeros(len(rows), dtype=np.int64), np.zeros(len(rows))
-    neighbours, values = [], []
-    chunk = max(1, CANDIDATE_ENTRIES // width)
-    found = np.empty((min(chunk, len(rows)), width), dtype=np.int32)
-    sizes = np.empty(found.shape, dtype=np.float32)
-    for start in range(0, len(rows), chunk):
-        part = slice(start, min(start + chunk, len(rows)))
-        _collect_neighbours(
-            gram,
-            as_read_only(rows[part], np.int64),
-            threshold,
-            most,
-            get_num_threads(),
-            counts[part],
-            found,
-            sizes,
-            diagonal[part],
-        )
-        filled = np.arange(width) < counts[part, None]
-        neighbours.append(found[: len(filled)][filled])
-        values.append(sizes[: len(filled)][filled])
-    return counts, np.concatenate(neighbours), np.concatenate(values), diagonal
+    rows, diagonal = as_read_only(rows, np.int64), np.zeros(len(rows))
+
+    def find(first: int, counts: np.ndarray, ids: np.ndarray, values: np.ndarray) -> None:
+        some = slice(first, first + len(counts))
+        _collect_neighbours(gram, rows[some], threshold, get_num_threads(), counts, ids, values, diagonal[some])
+
+    return *collect_weights(len(rows), min(max_in_column, len(gram.factor)) - 1, find), diagonal
 
 
 def pattern_of_density(gram: GramRows, density: float, max_in_column: int) -> Pattern:
@@ -80,24 +61,21 @@ def pattern_of_density(gram: GramRows, density: float, max_in_column: int) -> Pa
     items = len(gram.factor)
     wanted = max(0, int(density * items * items) - items)
     sample = np.argsort(-np.diff(gram.item_indptr), kind="stable")[:: max(1, items // SAMPLE_ROWS)]
-    seen = find_neighbours(gram, sample, 0.0, max_in_column)[2]
+    seen = find_neighbours(gram, sample, 0.0, max_in_column)[0]
     guessed = int(SAMPLE_MARGIN * wanted * len(sample) / items) + 1
     while True:
         guess = float(np.partition(seen, -guessed)[-guessed]) if guessed < len(seen) else 0.0
-        counts, neighbours, values, diagonal = find_neighbours(gram, np.arange(items), guess, max_in_column)
+        values, neighbours, starts, diagonal = find_neighbours(gram, np.arange(items), guess, max_in_column)
         if len(values) > wanted or guess == 0:
             break
         guessed *= 2
     threshold = guess if len(values) <= wanted else float(np.partition(values, -wanted - 1)[-wanted - 1])
     kept = values > threshold
     ends = np.cumsum(np.concatenate([[0], kept]))
-    counts = np.diff(ends[np.concatenate([[0], np.cumsum(counts)])])
-    return _pattern(counts, neighbours[kept], values, diagonal, threshold)
+    return _pattern(np.diff(ends[starts]), neighbours[kept], diagonal, threshold)
 
 
-def _pattern(
-    counts: np.ndarray, neighbours: np.ndarray, values: np.ndarray, diagonal: np.ndarray, threshold: float
-) -> Pattern:
+def _pattern(counts: np.ndarray, neighbours: np.ndarray, diagonal: np.ndarray, threshold: float) -> Pattern:
     """Put each item itself in front of its neighbours."""
     indptr = np.concatenate([[0], np.cumsum(counts + 1)])
     indices = np.empty(indptr[-1], dtype=np.int32)
@@ -108,50 +86,29 @@ def _pattern(
     return Pattern(indptr, indices, diagonal, threshold)
 
 
-@njit(cache=True)
-def _select_largest(sizes, others, count, most, found, values):
-    """Keep the `most` largest of `count` candidates, in descending order; returns their number.
-
-    Of equal candidates the lower id comes first.
-    """
-    kept = find_largest(sizes[:count], most)
-    order = kept[np.argsort(-sizes[kept], kind="mergesort")]
-    for at in range(len(order)):
-        found[at], values[at] = others[order[at]], sizes[order[at]]
-    return len(order)
-
-
-@njit(cache=True, fastmath={"nnan", "nsz"})
-def _fill_strip(row, strip):
-    """Fill `strip` with absolute covariances, in loops without a branch; returns the largest."""
-    largest = np.float32(0)
-    for at in range(len(row)):
-        strip[at] = abs(row[at])
-        largest = max(largest, strip[at])
-    return largest
-
-
 @njit(parallel=True, nogil=True, cache=True)
-def _collect_neighbours(gram, rows, threshold, most, workers, counts, found, values, diagonal):
-    """Find the neighbours of some rows of a `GramRows`; worker w takes the rows w, w + workers, ..."""
+def _collect_neighbours(gram, rows, threshold, workers, counts, ids, values, diagonal):
+    """Find the neighbours of some rows of a `GramRows`; worker w takes the rows w, w + workers, ...
+
+    Of equal covariances the lower id comes first.
+    """
     items = len(gram.factor)
     for worker in prange(workers):
         total, row = np.zeros(items), np.empty(items, dtype=np.float32)
-        sizes = np.empty(items, dtype=np.float32)
-        others = np.empty(items, dtype=np.int32)
-        strip = np.empty(STRIP_ITEMS, dtype=np.float32)
+        sizes, others = np.empty(items, dtype=np.float32), np.empty(items, dtype=np.int32)
         for turn in range(worker, len(rows), workers):
             item = rows[turn]
             total[:] = 0.0
             add_row(gram, item, total)
             rescale_row(gram, item, total, row)
             diagonal[turn] = row[item]
-            count = np.int64(0)  # with a bare 0, numba would compile `_keep` for a second type
-            for start in range(0, items, STRIP_ITEMS):
-                stop = min(start + STRIP_ITEMS, items)
-                if _fill_strip(row[start:stop], strip) > threshold:
-                    for at in range(stop - start):
-                        if strip[at] > threshold and start + at != item:
-                            sizes[count], others[count] = strip[at], start + at
-                            count += 1
-            counts[turn] = 0 if most == 0 else _select_largest(sizes, others, count, most, found[turn], values[turn])
+            count = 0
+            for other in range(items):
+                if abs(row[other]) > threshold and other != item:
+                    sizes[count], others[count] = abs(row[other]), other
+                    count += 1
+            kept = find_largest(sizes[:count], ids.shape[1])
+            order = kept[np.argsort(-sizes[kept], kind="mergesort")]
+            counts[turn] = len(order)
+            for at in range(len(order)):
+                ids[turn, at], values[turn, at] = others[order[at]], sizes[order[at]]

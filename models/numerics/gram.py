@@ -58,15 +58,12 @@ def gram_rows(
 
 @njit(nogil=True, cache=True)
 def add_lower_row(gram, item, row):
-    """Add sum_m w_m x_m,item x_mb to `row` for b <= item; returns how many numbers were added, at most."""
-    terms = 0
+    """Add sum_m w_m x_m,item x_mb to `row` for b <= item."""
     for at in range(gram.item_indptr[item], gram.item_indptr[item + 1]):
         user = gram.item_users[at]
-        weight, first, end = gram.weights[user], gram.indptr[user], gram.item_entries[at] + 1
-        terms += end - first
-        for entry in range(first, end):
+        weight = gram.weights[user]
+        for entry in range(gram.indptr[user], gram.item_entries[at] + 1):
             row[gram.indices[entry]] += weight
-    return terms
 
 
 @njit(nogil=True, cache=True)

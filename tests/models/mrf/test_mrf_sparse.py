@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
-from oneclass.models.mrf import sparse, sparse_blocks, sparse_pattern
+from oneclass.models import item_weights
+from oneclass.models.mrf import sparse, sparse_pattern
 from oneclass.models.mrf.dense import MRFDense, MRFDenseSettings
 from oneclass.models.mrf.sparse import MRFSparse, MRFSparseSettings
 from oneclass.models.mrf.sparse_pattern import pattern_of_density
@@ -202,8 +203,8 @@ def test_a_density_is_the_lowest_threshold_that_keeps_no_more(density, cap, long
 @pytest.mark.parametrize("r", [0.0, 0.3])
 def test_batches_and_threads_do_not_change_a_bit(r, long_tailed, monkeypatch):
     whole = fit_model(long_tailed, threads=1, density=0.3, r=r)
-    monkeypatch.setattr(sparse_blocks, "BATCH_ENTRIES", 5000)
-    monkeypatch.setattr(sparse_pattern, "CANDIDATE_ENTRIES", 700)
+    monkeypatch.setattr(sparse, "BATCH_ENTRIES", 5000)
+    monkeypatch.setattr(item_weights, "MAX_CHUNK_ENTRIES", 700)
     cut = fit_model(long_tailed, threads=3, density=0.3, r=r)
     for name, array in whole._arrays().items():
         np.testing.assert_array_equal(array, cut._arrays()[name], err_msg=name)
