@@ -21,7 +21,7 @@ Z_VARIANCE = 100.0  # prior variance of the global bias
 THETA_DELTA = 1.0  # of box 8: how much noise a minibatch may have
 LEAST_BATCH, MOST_BATCH = 1000, 10_000_000  # entries in a minibatch; each takes 40 bytes
 INITIAL_SCALE = 0.1  # standard deviation of the means before the first pass
-NULL_UPDATES, MAX_PRODUCTS = 1000, 60  # of the variances, and of the power method, where all factors vanish
+NULL_UPDATES, MAX_PRODUCTS = 1000, 60  # of the null solution, and of the power method
 NULL_START = purpose("binary matrix stability")
 SMOOTHING = 0.2  # weight of the newest minibatch in the running mean of the noise-to-signal ratio
 
@@ -81,9 +81,10 @@ class BinaryMatrixPosterior:
         """Whether all factors have mean zero, so that every entry has the same logit."""
         return not self.items[:, : self.items.shape[1] // 2].any()
 
-    def vanish(self, factors: int, variances: tuple[float, float]) -> None:
-        """Set all means of the factors to zero, with these variances of users' and of items' factors."""
-        for table, variance in zip((self.users, self.items), variances, strict=True):
+    def vanish(self, factors: int, null: tuple[float, float, float]) -> None:
+        """Move to the `find_null_solution`."""
+        self.z[0] = null[0]
+        for table, variance in zip((self.users, self.items), null[1:], strict=True):
             width = table.shape[1] // 2
             table[:, :width], table[:, width : width + factors] = 0, variance
 
@@ -118,26 +119,27 @@ class BinaryMatrixPosterior:
         return float(rows.sum()) - self.divergence(settings)
 
 
-def find_null_variances(interactions: csr_matrix, settings: BinaryMatrixSettings) -> tuple[float, float]:
-    """Solve for the variances of the factors of users and items at the stationary point where all have mean zero.
+def find_null_solution(interactions: csr_matrix, settings: BinaryMatrixSettings) -> tuple[float, float, float]:
+    """Find z and the variances of the factors of users and items at the stationary point where all have mean zero.
 
-    Every entry then has the logit z of a one, and the same lambda; by boxes 5 and 6
+    Every entry then has the same lambda; by boxes 5 and 6, without what the prior of z adds,
 
         1 / var u = 1 / prior + M 2 lambda var v,    1 / var v = 1 / prior + L 2 lambda var u,
-        xi^2 = z^2 + K var u var v.
+        xi^2 = z^2 + K var u var v,    2 lambda z = density - 1/2.
     """
-    (L, M), ones = interactions.shape, interactions.nnz
-    z, user, item = logit((ones + 1) / (L * M + 2)), settings.user_variance, settings.item_variance
+    (L, M), density = interactions.shape, (interactions.nnz + 1) / (np.prod(interactions.shape) + 2)
+    z, user, item = logit(density), settings.user_variance, settings.item_variance
     for _ in range(NULL_UPDATES):
         xi = np.sqrt(z * z + settings.factors * user * item)
         twice_lambda = np.tanh(xi / 2) / (2 * xi)
         user = 1 / (1 / settings.user_variance + M * twice_lambda * item)
         item = 1 / (1 / settings.item_variance + L * twice_lambda * user)
-    return user, item
+        z = (density - 0.5) / twice_lambda
+    return z, user, item
 
 
-def factors_vanish(interactions: csr_matrix, variances: tuple[float, float], seed: int) -> bool:
-    """Whether small means of the factors vanish, given the variances where all have mean zero.
+def factors_vanish(interactions: csr_matrix, null: tuple[float, float, float], seed: int) -> bool:
+    """Whether small means of the factors vanish, given the `find_null_solution`.
 
     Close to zero, updates of the means by turns multiply with R var u and R' var v, where R = X less its density. So
     they grow if sigma_1(R)^2 var u var v > 1, and else vanish: where z is far from zero, 2 lambda is far above the
@@ -149,7 +151,7 @@ def factors_vanish(interactions: csr_matrix, variances: tuple[float, float], see
     for _ in range(MAX_PRODUCTS):
         vector /= np.linalg.norm(vector)
         image = x @ vector - density * vector.sum()
-        if image @ image * variances[0] * variances[1] > 1:
+        if image @ image * null[1] * null[2] > 1:
             return False
         if not image.any():
             break

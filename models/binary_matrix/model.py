@@ -45,7 +45,7 @@ from oneclass.models.binary_matrix.inference import (
     BinaryMatrixSettings,
     Inference,
     factors_vanish,
-    find_null_variances,
+    find_null_solution,
     to_float32,
 )
 from oneclass.models.binary_matrix.kernels import SHARDS
@@ -110,7 +110,7 @@ class BinaryMatrix(Model[BinaryMatrixSettings]):
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         settings, entries = self.params, 2 * interactions.nnz
         q = BinaryMatrixPosterior.start(interactions, settings, self.seed)
-        if factors_vanish(interactions, null := find_null_variances(interactions, settings), self.seed):
+        if factors_vanish(interactions, null := find_null_solution(interactions, settings), self.seed):
             q.vanish(settings.factors, null)
             self.q, self.bounds, self.minibatches = q, np.zeros(0), np.zeros(0)
             _warn_of_null(*interactions.shape, interactions.nnz)

@@ -79,31 +79,22 @@ def with_recency_ranks(histories: csr_matrix, recency_ranks: np.ndarray | None) 
     Raises:
         ValueError: the number of ranks differs from the number of entries.
     """
-    if recency_ranks is None:
-        return histories
-    if len(recency_ranks) != histories.nnz:
-        raise ValueError(
-            f"{len(recency_ranks)} recency ranks but {histories.nnz} entries; give one rank for each entry"
-        )
-    found = _view_in_order(histories)
-    found.recency_ranks = recency_ranks
-    return found
+    return _view_with(histories, "recency_ranks", recency_ranks, 0 if recency_ranks is None else len(recency_ranks))
 
 
 def with_event_ages(histories: csr_matrix, event_ages: EventAges | None) -> csr_matrix:
-    """Return a view of the histories with the ages of their events, or `histories` itself if they are None.
+    """Return a view of the histories with the ages of their events; as `with_recency_ranks`."""
+    return _view_with(histories, "event_ages", event_ages, 0 if event_ages is None else len(event_ages.starts) - 1)
 
-    Raises:
-        ValueError: the ages are of another number of entries.
-    """
-    if event_ages is None:
+
+def _view_with(histories: csr_matrix, name: str, part: Any, entries: int) -> csr_matrix:
+    if part is None:
         return histories
-    if len(event_ages.starts) != histories.nnz + 1:
-        raise ValueError(
-            f"event ages of {len(event_ages.starts) - 1} entries but {histories.nnz} entries; give those of each entry"
-        )
+    if entries != histories.nnz:
+        of = name.replace("_", " ")
+        raise ValueError(f"{of} of {entries} entries but {histories.nnz} entries; give those of each entry")
     found = _view_in_order(histories)
-    found.event_ages = event_ages
+    setattr(found, name, part)
     return found
 
 

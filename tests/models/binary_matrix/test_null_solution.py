@@ -6,14 +6,13 @@ import warnings
 import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
-from scipy.special import logit
 
 from oneclass.models.binary_matrix.inference import (
     BinaryMatrixPosterior,
     BinaryMatrixSettings,
     Inference,
     factors_vanish,
-    find_null_variances,
+    find_null_solution,
 )
 from oneclass.models.binary_matrix.model import BinaryMatrix
 from oneclass.models.binary_matrix.sampling import EntrySampler
@@ -44,11 +43,11 @@ def test_factors_vanish_where_the_largest_singular_value_is_small():
     )
     for x, prior in itertools.product(logs, (0.01, 0.05, 0.1, 0.2, 0.7, 3.0)):
         settings = SETTINGS.model_copy(update={"user_variance": prior, "item_variance": prior})
-        user, item = find_null_variances(x, settings)
-        xi = np.sqrt(logit((x.nnz + 1) / (np.prod(x.shape) + 2)) ** 2 + 3 * user * item)
+        null = z, user, item = find_null_solution(x, settings)
+        xi = np.sqrt(z**2 + 3 * user * item)
         assert 1 / user == pytest.approx(1 / prior + x.shape[1] * np.tanh(xi / 2) / (2 * xi) * item)
         sigma = np.linalg.svd(x.toarray() - x.mean(), compute_uv=False)[0]
-        verdicts.append(factors_vanish(x, (user, item), 0))
+        verdicts.append(factors_vanish(x, null, 0))
         assert verdicts[-1] == (sigma**2 * user * item <= 1)
     assert min(verdicts.count(True), verdicts.count(False)) > 5
 
@@ -59,7 +58,7 @@ def test_factors_vanish_where_the_largest_singular_value_is_small():
 def test_passes_shrink_the_factors_where_it_is_stable_and_else_grow_them(x, is_stable, monkeypatch):
     monkeypatch.setattr("oneclass.models.binary_matrix.inference.LEAST_BATCH", 500)
     settings = SETTINGS.model_copy(update={"user_variance": 0.2, "item_variance": 0.2})
-    assert factors_vanish(x, find_null_variances(x, settings), 0) == is_stable
+    assert factors_vanish(x, find_null_solution(x, settings), 0) == is_stable
     steps = Inference(BinaryMatrixPosterior.start(x, settings, 3), EntrySampler.of(x, "balanced"), settings, 3)
     before = np.abs(Dense(steps.q, settings).u).mean()
     for _ in range(80):

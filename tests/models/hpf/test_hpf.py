@@ -17,7 +17,9 @@ BLOCKS = ("phi", "gamma", "kappa", "lambda", "tau")
 
 def draw_edges(users: int = 30, items: int = 20, density: float = 0.25, seed: int = 0) -> csr_matrix:
     draw = np.random.default_rng(seed)
-    matrix = random_array((users, items), density=density, rng=draw, format="csr", data_sampler=np.ones)
+    matrix = random_array(
+        (users, items), density=density, rng=draw, format="csr", data_sampler=lambda size: np.ones(size)
+    )
     matrix.sort_indices()
     return csr_matrix(matrix)
 

@@ -49,7 +49,7 @@ def test_no_order_is_made_up():
         with pytest.raises(ValueError, match="recency_exponent = 0.5 weighs likes by their order"):
             recency_weights(other, 0.5)
         assert (recency_weights(other, 0) == 1).all()
-    with pytest.raises(ValueError, match="3 recency ranks but"):
+    with pytest.raises(ValueError, match="recency ranks of 3 entries but"):
         with_recency_ranks(histories, np.arange(3))
     assert with_recency_ranks(histories, None) is histories
 
