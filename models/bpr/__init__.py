@@ -1,7 +1,6 @@
 """Bayesian personalized ranking (Rendle and others 2009), negatives drawn uniformly or by popularity.
 
-`model` has the criterion and the settings, `training` the passes and when to stop, `kernels` the
-steps.
+`model` has the criterion, the settings and the passes, `kernels` the steps.
 """
 
 from oneclass.models.bpr.model import BPRPopularity, BPRUniform

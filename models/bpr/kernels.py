@@ -9,15 +9,21 @@ samples in a cell are run in a fixed order. This is the distributed SGD of Gemul
 sample. An epoch has the same result as one serial order of gradient steps, on any number of threads.
 """
 
-from collections.abc import Callable
-from functools import cache
-
 import numpy as np
 from numba import njit, prange
 
 from oneclass.models.numerics.adjacency import first_above
 from oneclass.models.numerics.random_numbers import below, mix, stream
-from oneclass.models.numerics.simd import prefetch_row
+from oneclass.models.numerics.simd import (
+    F32_WIDTH,
+    IN_ORDER,
+    ZERO,
+    broadcast,
+    horizontal_sum,
+    load,
+    prefetch_row,
+    store,
+)
 
 SHARDS = 8
 ROUNDS = 2 * SHARDS - 1
@@ -155,96 +161,91 @@ def draw_samples(edges, bounds, draws, layout, streams, work, drawn):
                     at[cell] += 1
 
 
-@cache
-def compile_step_kernel(width: int) -> Callable[..., None]:
-    """The kernel for rows of `width` float32; `width` is a constant in it, so that its loops vectorize.
+@njit(**IN_ORDER)
+def _margin(user, at, items, liked, other, width):
+    """x_ui - x_uj of a user's row at `at` and of two items' rows at `liked` and `other`."""
+    total = broadcast(ZERO)
+    for lane in range(0, width, F32_WIDTH):
+        total = total + load(user, at + lane) * (load(items, liked + lane) - load(items, other + lane))
+    return horizontal_sum(total)
 
-    A user's row is [u, 1, 0 ..] and an item's is [v, b, 0 ..], so that their product is x_uj = u'v_j + b_j.
+
+@njit(parallel=True, nogil=True, cache=True, fastmath={"contract", "nsz"})
+def run_steps(users, items, width, samples, starts, constant, rate, regularization, loss):
+    """Gradient steps on -ln sigma(x_ui - x_uj) + regularization / 2 (|u|^2 + |v_i|^2 + |v_j|^2 + biases).
+
+    Args:
+        users, items: flat tables; a user's row is [u, 1, 0 ..] and an item's is [v, b, 0 ..], so that their product is
+            x_uj = u'v_j + b_j.
+        constant: the column of `users` that stays one.
+        loss: float64 (SHARDS, 2); every 16th sample adds its loss, before its step, and 1.
     """
-
-    @njit(parallel=True, nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz"})
-    def run_steps(users, items, samples, starts, constant, rate, regularization, loss):
-        """Gradient steps on -ln sigma(x_ui - x_uj) + regularization / 2 (|u|^2 + |v_i|^2 + |v_j|^2 + biases).
-
-        Args:
-            constant: the column of `users` that stays one.
-            loss: float64 (SHARDS, 2); every 16th sample adds its loss, before its step, and 1.
-        """
-        for step in range(CELLS):
-            for shard in prange(SHARDS):
-                cell = step // SHARDS * SHARDS + (shard + step) % SHARDS
-                last = starts[shard, cell + 1] - 1
-                for at in range(starts[shard, cell], starts[shard, cell + 1]):
-                    ahead = min(at + PREFETCHED, last)
-                    prefetch_row(users, samples[shard, ahead, 0] * width, width)
-                    prefetch_row(items, samples[shard, ahead, 1] * width, width)
-                    prefetch_row(items, samples[shard, ahead, 2] * width, width)
-                    user = users[samples[shard, at, 0]]
-                    liked = items[samples[shard, at, 1]]
-                    other = items[samples[shard, at, 2]]
-                    margin = np.float32(0.0)
-                    for k in range(width):
-                        margin += user[k] * (liked[k] - other[k])
-                    pull = rate / (np.float32(1.0) + np.exp(margin))
-                    if at % 16 == 0:
-                        loss[shard, 0] += np.log1p(np.exp(-np.float64(margin)))
-                        loss[shard, 1] += 1.0
-                    shrink = np.float32(1.0) - rate * regularization
-                    for k in range(width):
-                        before, up, down = user[k], liked[k], other[k]
-                        user[k] = shrink * before + pull * (up - down)
-                        liked[k] = shrink * up + pull * before
-                        other[k] = shrink * down - pull * before
-                    user[constant] = np.float32(1.0)
-
-    return run_steps
+    shrink = np.float32(1.0) - rate * regularization
+    for step in range(CELLS):
+        for shard in prange(SHARDS):
+            cell = step // SHARDS * SHARDS + (shard + step) % SHARDS
+            last = starts[shard, cell + 1] - 1
+            for at in range(starts[shard, cell], starts[shard, cell + 1]):
+                ahead = min(at + PREFETCHED, last)
+                prefetch_row(users, samples[shard, ahead, 0] * width, width)
+                prefetch_row(items, samples[shard, ahead, 1] * width, width)
+                prefetch_row(items, samples[shard, ahead, 2] * width, width)
+                user, liked, other = (
+                    np.int64(samples[shard, at, 0]),
+                    np.int64(samples[shard, at, 1]),
+                    np.int64(samples[shard, at, 2]),
+                )
+                user, liked, other = user * width, liked * width, other * width
+                margin = _margin(users, user, items, liked, other, width)
+                pull = rate / (np.float32(1.0) + np.exp(margin))
+                if at % 16 == 0:
+                    loss[shard, 0] += np.log1p(np.exp(-np.float64(margin)))
+                    loss[shard, 1] += 1.0
+                for lane in range(0, width, F32_WIDTH):
+                    before, up, down = load(users, user + lane), load(items, liked + lane), load(items, other + lane)
+                    store(users, user + lane, shrink * before + pull * (up - down))
+                    store(items, liked + lane, shrink * up + pull * before)
+                    store(items, other + lane, shrink * down - pull * before)
+                users[user + constant] = np.float32(1.0)
 
 
-@cache
-def compile_fold_in_kernel(width: int) -> Callable[..., None]:
-    """The kernel that finds the rows of users who were not in training, for rows of `width` float32."""
+@njit(parallel=True, nogil=True, cache=True, fastmath={"contract", "nsz"})
+def fold_users(histories, items, width, draws, streams, constant, steps, out):
+    """The gradient steps of training for users who were not in it, with the items fixed, and a rate that falls to zero.
 
-    @njit(parallel=True, nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz"})
-    def fold_users(histories, items, draws, streams, constant, steps, out):
-        """The gradient steps of training, with the rows of the items fixed, and a rate that falls to zero.
-
-        Args:
-            histories: (indptr, indices), CSR of (users, items).
-            items: float32 (items, width), rows in the order of the items.
-            draws: as for `draw_samples`.
-            streams: (seed, purpose); the rest of the key of a user's stream is made from the history, so that a
-                user's row does not depend on the other users in the block.
-            steps: (rate, regularization, epochs), the first two float32.
-            out: float32 (users, width) of zeros but for the column `constant`; filled.
-        """
-        indptr, indices = histories
-        rate, regularization, epochs = steps
-        proposals, weights, total = draws
-        for group in prange((len(out) + 31) // 32):
-            own = np.zeros(len(items), dtype=np.uint8)
-            cumulative = np.empty(len(items), dtype=np.int64)
-            for number in range(32 * group, min(32 * group + 32, len(out))):
-                history = indices[indptr[number] : indptr[number + 1]]
-                rest = load_user(history, weights, total, own, cumulative)
-                unit = np.uint64(len(history))
-                for item in history:
-                    unit = mix(unit ^ np.uint64(item))
-                user = out[number]
-                for epoch in range(epochs if rest >= 0 else 0):
-                    now = rate * np.float32(1.0 - epoch / epochs)
-                    for place in range(len(history)):
-                        key = stream(streams[0], streams[1], unit, epoch * len(history) + place)
-                        liked = items[history[place]]
-                        other = items[draw_negative(key, proposals, own, cumulative, rest)]
-                        margin = np.float32(0.0)
-                        for k in range(width):
-                            margin += user[k] * (liked[k] - other[k])
-                        pull = now / (np.float32(1.0) + np.exp(margin))
-                        shrink = np.float32(1.0) - now * regularization
-                        for k in range(width):
-                            user[k] = shrink * user[k] + pull * (liked[k] - other[k])
-                        user[constant] = np.float32(1.0)
-                for item in history:
-                    own[item] = 0
-
-    return fold_users
+    Args:
+        histories: (indptr, indices), CSR of (users, items).
+        items: float32 (items width,), flat, rows in the order of the items.
+        draws: as for `draw_samples`.
+        streams: (seed, purpose); the rest of the key of a user's stream is made from the history, so that a user's row
+            does not depend on the other users in the block.
+        steps: (rate, regularization, epochs), the first two float32.
+        out: float32 (users width,), flat, zeros but for the column `constant`; filled.
+    """
+    indptr, indices = histories
+    rate, regularization, epochs = steps
+    proposals, weights, total = draws
+    users = len(indptr) - 1
+    for group in prange((users + 31) // 32):
+        own = np.zeros(len(weights), dtype=np.uint8)
+        cumulative = np.empty(len(weights), dtype=np.int64)
+        for number in range(32 * group, min(32 * group + 32, users)):
+            history, user = indices[indptr[number] : indptr[number + 1]], number * width
+            rest = load_user(history, weights, total, own, cumulative)
+            unit = np.uint64(len(history))
+            for item in history:
+                unit = mix(unit ^ np.uint64(item))
+            for epoch in range(epochs if rest >= 0 else 0):
+                now = rate * np.float32(1.0 - epoch / epochs)
+                shrink = np.float32(1.0) - now * regularization
+                for place in range(len(history)):
+                    key = stream(streams[0], streams[1], unit, epoch * len(history) + place)
+                    liked = np.int64(history[place]) * width
+                    other = draw_negative(key, proposals, own, cumulative, rest) * width
+                    pull = now / (np.float32(1.0) + np.exp(_margin(out, user, items, liked, other, width)))
+                    for lane in range(0, width, F32_WIDTH):
+                        before, up, down = load(out, user + lane), load(items, liked + lane), load(items, other + lane)
+                        store(out, user + lane, shrink * before + pull * (up - down))
+                    out[user + constant] = np.float32(1.0)
+            for item in history:
+                own[item] = 0

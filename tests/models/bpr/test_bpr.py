@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from oneclass.models.bpr import training as bpr
+from oneclass.models.bpr import model as bpr
 from oneclass.models.bpr.kernels import CELLS, SHARDS
 from oneclass.models.bpr.model import BPRPopularity, BPRSettings, BPRUniform
 from oneclass.models.fit_options import FitOptions
@@ -143,7 +143,7 @@ def test_a_fit_makes_the_passes_that_are_left_to_the_log(long_tailed, monkeypatc
 
 
 def test_factors_that_grow_without_bound_are_refused(monkeypatch):
-    monkeypatch.setattr("oneclass.models.bpr.training.INITIAL_SCALE", np.float32(10))
+    monkeypatch.setattr("oneclass.models.bpr.model.INITIAL_SCALE", np.float32(10))
     likes = csr_matrix((np.random.default_rng(0).random((200, 50)) < 0.3).astype(np.float32))
     settings = BPRSettings(learning_rate=1, regularization=0, epochs=300, factors=10)
     with pytest.raises(ValueError, match="lower learning_rate"):
