@@ -198,7 +198,7 @@ class Model(Estimator[SettingsT], ABC):
     def similar_items(self, items: Any, n: int = 10) -> Any:
         """Find the n items most similar to each, (ids, similarities) as of `recommend`; by ids, if fitted on such."""
         with self._limit_threads():
-            find = partial(_load("similar_items").find_similar_items, self, n=n)
+            find = partial(_load("numerics.top_k").find_similar_items, self, n=n)
             return find(items) if self.ids is None else self.ids.name_similar(items, find)
 
     def item_vectors(self) -> np.ndarray | None:

@@ -1,23 +1,70 @@
 """The base of models of weights between items: a score is the sum of an item's weights to those of the history."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
+from pydantic import Field
 from scipy.sparse import csr_matrix
 from typing_extensions import TypeVar
 
 from oneclass.models.base import Model
+from oneclass.models.numerics.column_moments import column_moments, mean_over_edges
 from oneclass.models.numerics.matmul import (
     pattern_times,
     sparse_times,
 )
 from oneclass.models.numerics.popularity_fallback import fallback_factors, fill_popularity_fallback
 from oneclass.models.numerics.sequential_histories import recency_weights
-from oneclass.models.settings import RecencySettings
+from oneclass.models.settings import NumericRange, RecencySettings, RelativeRange, SearchSpace
 
 MAX_CHUNK_ENTRIES = 1 << 23  # weights that are collected at a time: 64 MB
 RecencyT = TypeVar("RecencyT", bound=RecencySettings, default=Any)
+
+
+class RegressionSettings(RecencySettings):
+    """Settings of a ridge regression of each item's column on the others, of centred or rescaled columns."""
+
+    search_space: ClassVar[SearchSpace] = {
+        "l2": RelativeRange(16),
+        "alpha": NumericRange(0.0, 1.0),
+        "user_weight_exponent": NumericRange(0.0, 1.5),
+        "popularity_discount": NumericRange(0.0, 1.0),
+    }
+
+    l2: float | None = Field(
+        None,
+        gt=0,
+        description="Ridge penalty, on the scale of the rescaled Gram matrix. By default 6 times the mean diagonal of "
+        "that matrix over the edges.",
+    )
+    alpha: float = Field(
+        0.5, ge=0, le=1, description="Columns are divided by (n variance)^(alpha / 2); 0 leaves them as they are."
+    )
+    user_weight_exponent: float = Field(
+        0.5,
+        ge=0,
+        le=2,
+        description="Users have the weight d_m^-exponent in the Gram matrix, scaled to mean one; 0 for equal weights.",
+    )
+    popularity_discount: float = Field(
+        0.0,
+        ge=-1,
+        le=1,
+        description="An item's scores are divided by (n variance)^(this / 2), in addition to the rescaling; above 0, "
+        "popular items rank lower.",
+    )
+
+    def resolve(self, interactions: csr_matrix) -> Self:
+        """Derive l2 from the data."""
+        return self.model_copy(update={"l2": default_l2(self, interactions, 6.0)})
+
+
+def default_l2(settings: Any, interactions: csr_matrix, ratio: float) -> float:
+    """Return the l2 of the settings, by default a multiple of `mean_over_edges`."""
+    if settings.l2 is not None:
+        return settings.l2
+    return ratio * mean_over_edges(column_moments(interactions, settings.user_weight_exponent), settings.alpha)
 
 
 class ItemWeights(Model[RecencyT]):

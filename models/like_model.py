@@ -51,10 +51,10 @@ class LikeModel(Model[SettingsT]):
     def _scores_of(
         self, names: tuple[str, ...], histories: csr_matrix, users: np.ndarray | None
     ) -> Iterator[np.ndarray]:
-        from oneclass.models.negatives.like_probability import compute_scores, item_columns, like_logits
+        from oneclass.models.negatives.like_probability import compute_scores, item_columns, log_odds, logit_moments
 
         columns = self.compute_once("columns", lambda: item_columns(self._item_side()))
-        logits = like_logits(self._user_side(histories, users), columns)
+        logits = log_odds(*logit_moments(self._user_side(histories, users), columns))
         popularity, weighted = self.compute_once("popularity", self._popularity_and_log)
         return compute_scores(logits, names, popularity, weighted)
 

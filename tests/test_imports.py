@@ -45,7 +45,6 @@ BESIDE_THEM = {
     "own_model",
     "registry",
     "settings",
-    "similar_items",
 }
 NO_FAMILY = SHARED | BESIDE_THEM  # everything else in models/ is a family of models
 TASKS_BELOW_THE_STAGES = {  # room in tasks/: its neighbours that it may import

@@ -15,9 +15,9 @@ from pydantic import Field
 from scipy.sparse import csr_matrix
 
 from oneclass.models.fit_options import Epoch, FitOptions
-from oneclass.models.item_weights import ItemWeights
+from oneclass.models.item_weights import ItemWeights, RegressionSettings, default_l2
 from oneclass.models.memory_estimates import BYTES_PER_EDGE, FitCost, LogSize
-from oneclass.models.numerics.column_moments import Rescaling, column_moments, mean_over_edges, rescale_columns
+from oneclass.models.numerics.column_moments import Rescaling, column_moments, rescale_columns
 from oneclass.models.numerics.gram_inverse import (
     TILE,
     regularized_inverse,
@@ -27,8 +27,6 @@ from oneclass.models.numerics.matmul import dense_times
 from oneclass.models.settings import (
     Choice,
     ModelSettings,
-    NumericRange,
-    RecencySettings,
     RelativeRange,
     SearchSpace,
 )
@@ -36,14 +34,11 @@ from oneclass.models.settings import (
 INVERSE_SECONDS = 1e-11  # of an entry of the Gram matrix and an item
 
 
-class MRFSettings(RecencySettings):
-    """Settings of both Markov random fields, dense and sparse."""
+class MRFSettings(RegressionSettings):
+    """Settings of both Markov random fields, dense and sparse; l2 is the lambda of eq. 3."""
 
     search_space: ClassVar[SearchSpace] = {
-        "l2": RelativeRange(16),
-        "alpha": NumericRange(0.0, 1.0),
-        "user_weight_exponent": NumericRange(0.0, 1.5),
-        "popularity_discount": NumericRange(0.0, 1.0),
+        **RegressionSettings.search_space,
         "centred": Choice((True, False)),
         "intercept": Choice((True, False)),
     }
@@ -52,15 +47,6 @@ class MRFSettings(RecencySettings):
         {"l2": 14.0, "alpha": 0.2, "user_weight_exponent": 0.95, "popularity_discount": 0.1},
     )
 
-    l2: float | None = Field(
-        None,
-        gt=0,
-        description="Ridge penalty lambda of eq. 3, on the scale of the centred and rescaled Gram matrix. By default 6 "
-        "times the mean diagonal of that matrix over the edges.",
-    )
-    alpha: float = Field(
-        0.5, ge=0, le=1, description="Columns are divided by (n variance)^(alpha / 2); 0 leaves them as they are."
-    )
     centred: bool = Field(
         False,
         description="Subtract the means of the columns before the regression, as the paper does; false, with alpha 0 "
@@ -71,30 +57,6 @@ class MRFSettings(RecencySettings):
         description="Score with (x - mu) B + mu instead of the paper's x B, which improves the mean rank of held-out "
         "items if l2 is small.",
     )
-    user_weight_exponent: float = Field(
-        0.5,
-        ge=0,
-        le=2,
-        description="Users have the weight d_m^-exponent in the Gram matrix, scaled to mean one; 0 for equal weights.",
-    )
-    popularity_discount: float = Field(
-        0.0,
-        ge=-1,
-        le=1,
-        description="An item's scores are divided by (n variance)^(this / 2), in addition to the paper's "
-        "rescaling; above 0, popular items rank lower.",
-    )
-
-    def resolve(self, interactions: csr_matrix) -> Self:
-        """Derive l2 from the data."""
-        return self.model_copy(update={"l2": default_l2(self, interactions, 6.0)})
-
-
-def default_l2(settings: Any, interactions: csr_matrix, ratio: float) -> float:
-    """Return the l2 of the settings, by default a multiple of `mean_over_edges`."""
-    if settings.l2 is not None:
-        return settings.l2
-    return ratio * mean_over_edges(column_moments(interactions, settings.user_weight_exponent), settings.alpha)
 
 
 class MRFDenseSettings(MRFSettings):

@@ -19,21 +19,11 @@ MACKAY, ONE = np.float32(np.pi / 8), np.float32(1)
 PAIRS_PER_BLOCK = 4096  # whose values at all nodes are computed at a time: 400 KB an array, which stays in the cache
 
 
-def like_logits(users: GaussianFactors, columns: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
-    """The logit of the like probability, mu_a / sqrt(1 + pi sigma_a^2 / 8), float32 (users, items).
-
-    Args:
-        columns: `item_columns(items)`.
-    """
-    means, variances = _moments_but_for_biases(users, columns)
-    _put_logits(means, variances, users.bias_mean, 1 / users.bias_precision)
-    return means
-
-
 def item_columns(items: GaussianFactors) -> tuple[np.ndarray, np.ndarray]:
-    """What the moments need of the items, float32 (K + 1, items) and (2 K + 1, items)."""
-    means = np.vstack([items.mean.T, items.bias_mean])
-    variances = np.vstack([items.mean.T**2, (1 / items.precision).T, 1 / items.bias_precision])
+    """What the moments need of the items, float32 (K + 2, items) and (2 K + 2, items)."""
+    ones = np.ones(len(items.mean), dtype=np.float32)
+    means = np.vstack([items.mean.T, items.bias_mean, ones])
+    variances = np.vstack([items.mean.T**2, (1 / items.precision).T, 1 / items.bias_precision, ones])
     return np.ascontiguousarray(means), np.ascontiguousarray(variances)  # numpy has kept the order of the transposes
 
 
@@ -51,38 +41,24 @@ def pair_likes(
 
 
 def logit_moments(users: GaussianFactors, columns: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """mu_a and sigma_a^2 of every pair, two new float32 arrays (users, items).
+    """mu_a and sigma_a^2 of every pair, two new float32 arrays (users, items), by the `item_columns`.
 
     For independent x and y, var xy = var x E[y]^2 + E[x^2] var y.
     """
-    means, variances = _moments_but_for_biases(users, columns)
-    means += users.bias_mean[:, None]
-    variances += (1 / users.bias_precision)[:, None]
-    return means, variances
+    variance, ones = 1 / users.precision, np.ones((len(users.mean), 1), dtype=np.float32)
+    means = np.hstack([users.mean, ones, users.bias_mean[:, None]])
+    variances = np.hstack([variance, users.mean**2 + variance, ones, 1 / users.bias_precision[:, None]])
+    return dense_times(means, columns[0]), dense_times(variances, columns[1])
 
 
-def _moments_but_for_biases(
-    users: GaussianFactors, columns: tuple[np.ndarray, np.ndarray]
-) -> tuple[np.ndarray, np.ndarray]:
-    """`logit_moments` without the users' biases."""
-    of_means, of_variances = user_rows(users)
-    return dense_times(of_means, columns[0]), dense_times(of_variances, columns[1])
-
-
-def user_rows(users: GaussianFactors) -> tuple[np.ndarray, np.ndarray]:
-    """What is multiplied with `item_columns`, float32 (users, K + 1) and (users, 2 K + 1)."""
-    user_variance = 1 / users.precision
-    ones = np.ones((len(users.mean), 1), dtype=np.float32)
-    means = np.concatenate([users.mean, ones], axis=1)
-    return means, np.concatenate([user_variance, users.mean**2 + user_variance, ones], axis=1)
-
-
-def log_odds(means: np.ndarray, variances: np.ndarray) -> np.ndarray:
-    """mu_a / sqrt(1 + pi sigma_a^2 / 8), whose sigmoid is about E sigma(a) for a Gaussian a (MacKay 1992)."""
-    scale = variances * MACKAY
-    scale += 1
-    np.sqrt(scale, out=scale)
-    return np.divide(means, scale, out=scale)
+@njit(**PLAIN, parallel=True)
+def log_odds(means, variances):
+    """mu_a / sqrt(1 + pi sigma_a^2 / 8) of (rows, columns), whose sigmoid is about E sigma(a) (MacKay 1992)."""
+    found = np.empty_like(means)
+    for row in prange(len(means)):
+        for column in range(means.shape[1]):
+            found[row, column] = means[row, column] / np.sqrt(variances[row, column] * MACKAY + ONE)
+    return found
 
 
 def sigmoid(logits: np.ndarray) -> np.ndarray:
@@ -149,16 +125,6 @@ def _like_moments(means: np.ndarray, variances: np.ndarray) -> tuple[np.ndarray,
     """The mean by eq. 22, and the standard deviation."""
     like = sigmoid(log_odds(means, variances))
     return like, like_spread(means, variances, like)
-
-
-@njit(cache=True, parallel=True, nogil=True)
-def _put_logits(means, variances, biases, bias_variances):
-    """Put `log_odds` of all pairs in the place of `means`, in one pass; the users' biases are added first."""
-    for user in prange(len(means)):
-        row, spread = means[user], variances[user]
-        for item in range(len(row)):
-            mean, variance = row[item] + biases[user], spread[item] + bias_variances[user]
-            row[item] = mean / np.sqrt(variance * MACKAY + ONE)
 
 
 @njit(cache=True, parallel=True, nogil=True)

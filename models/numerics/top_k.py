@@ -1,12 +1,15 @@
 """The n best items of each row of scores, without those in the row's history; of equal scores the lower id is first."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numba import njit, prange
 from scipy.sparse import csr_matrix
 
 from oneclass.models.numerics.adjacency import as_read_only, find_largest
+from oneclass.models.numerics.matmul import dense_times, normalize_columns
+from oneclass.models.numerics.validation import single_item_histories
 
 ITEMS_PER_SCAN = 32  # items that are passed over together, where none is among the n best
 NUM_GROUPS = 256  # of items; their maxima tell below which score no item is among the n best
@@ -40,6 +43,23 @@ def top_items(scores: np.ndarray, indptr: np.ndarray, indices: np.ndarray, n: in
     if n > 0:
         _top_items(np.ascontiguousarray(scores, dtype=np.float32), indptr, indices, ids, best)
     return ids, best
+
+
+def find_similar_items(model: Any, items: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Find the n items most similar to each of some columns, by the cosine of their vectors.
+
+    A model without `item_vectors` uses the scores of a history of that one item: the weights of an item-item model.
+
+    Returns:
+        (ids, similarities): int32 and float32, (block, n), as `Model.recommend` gives them.
+    """
+    alone = single_item_histories(items, model.item_count)
+    if (vectors := model.item_vectors()) is None:
+        scores = model.scores(alone)
+    else:
+        columns = model.compute_once("unit vectors", lambda: normalize_columns(vectors))
+        scores = dense_times(np.ascontiguousarray(columns[:, items].T), columns)
+    return model.select_best(scores, alone, n)
 
 
 def find_top_contributions(

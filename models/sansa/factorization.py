@@ -6,11 +6,13 @@ A^-1 is nearly K' D^-1 K. Without a limit both are exact.
 """
 
 import heapq
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 from numba import get_num_threads, njit, prange
 
+from oneclass.models.item_weights import collect_weights
 from oneclass.models.numerics.adjacency import as_read_only, find_largest
 from oneclass.models.numerics.gram import GramRows
 
@@ -68,19 +70,11 @@ def invert(factor: LowerFactor, most: int, tolerance: float) -> tuple[np.ndarray
         tolerance: entries up to this size are dropped at once, so that what follows from them is not computed.
 
     Returns:
-        (counts, rows, values): int64 (items,), int32 and float64; the entries of the columns by ascending row.
+        Values, float32, and their ascending rows, int32, column after column; where each column begins.
     """
-    items, most, parts = len(factor.pivots), min(most, len(factor.pivots)), []
-    chunk = max(1, (1 << 22) // most)
-    for first in range(0, items, chunk):
-        size = min(chunk, items - first)
-        counts = np.zeros(size, dtype=np.int64)
-        rows, values = np.empty((size, most), dtype=np.int32), np.empty((size, most))
-        _substitute(factor, first, tolerance, get_num_threads(), counts, rows, values)
-        filled = np.arange(most) < counts[:, None]
-        parts.append((counts, rows[filled], values[filled]))
-    counts, rows, values = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-    return counts, rows, values
+    items = len(factor.pivots)
+    find = partial(_substitute, factor, tolerance, get_num_threads())
+    return collect_weights(items, min(most, items), find)
 
 
 @njit(nogil=True, cache=True)
@@ -152,7 +146,7 @@ def _decompose(gram, order, position, starts, l2, shift, counts, rows, values, p
 
 
 @njit(parallel=True, nogil=True, cache=True)
-def _substitute(factor, first, tolerance, workers, counts, rows, values):
+def _substitute(factor, tolerance, workers, first, counts, rows, values):
     """Fill some columns of the inverse; worker w takes every `workers`-th. `heap` has the rows still to be followed."""
     items = len(factor.pivots)
     for worker in prange(workers):

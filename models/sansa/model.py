@@ -10,71 +10,31 @@ like are left out of the decomposition.
 """
 
 from time import perf_counter
-from typing import ClassVar, Self
 
 import numpy as np
 from numba import njit, prange
-from pydantic import Field
 from scipy.sparse import csr_matrix
 
 from oneclass.models.base import Model
 from oneclass.models.fit_options import Epoch, FitOptions
+from oneclass.models.item_weights import RegressionSettings
 from oneclass.models.memory_estimates import FitCost, LogSize
 from oneclass.models.numerics.adjacency import as_read_only
-from oneclass.models.numerics.column_moments import column_moments, mean_over_edges, rescale_columns
+from oneclass.models.numerics.column_moments import column_moments, rescale_columns
 from oneclass.models.numerics.gram import gram_rows
 from oneclass.models.numerics.matmul import sparse_table
 from oneclass.models.numerics.popularity_fallback import fallback_factors, fill_popularity_fallback
 from oneclass.models.numerics.sequential_histories import recency_weights
 from oneclass.models.sansa.factorization import factorize, invert
-from oneclass.models.settings import NumericRange, RecencySettings, RelativeRange, SearchSpace
 
 ENTRIES = 50  # of a column of each factor, at most
 TOLERANCE = 5e-3  # entries of the inverse factor up to this size are dropped before others are computed from them
-RIDGE = 6.0  # times `mean_over_edges`
 GRAM_BYTES = 40  # of an edge in the arrays of `GramRows` and while they are made
 ENTRY_BYTES = 44  # of an entry of a column: of L, and of K as found, joined and by rows
 
 
-class SANSASettings(RecencySettings):
+class SANSASettings(RegressionSettings):
     """The regression's settings are those of `mrf_dense`; the paper's are alpha 0 and users alike."""
-
-    search_space: ClassVar[SearchSpace] = {
-        "l2": RelativeRange(16),
-        "alpha": NumericRange(0.0, 1.0),
-        "user_weight_exponent": NumericRange(0.0, 1.5),
-        "popularity_discount": NumericRange(0.0, 1.0),
-    }
-
-    l2: float | None = Field(
-        None,
-        gt=0,
-        description="Ridge penalty, on the scale of the rescaled Gram matrix. By default 6 times the mean diagonal of "
-        "that matrix over the edges.",
-    )
-    alpha: float = Field(
-        0.5, ge=0, le=1, description="Columns are divided by (n variance)^(alpha / 2); 0 leaves them as they are."
-    )
-    user_weight_exponent: float = Field(
-        0.5,
-        ge=0,
-        le=2,
-        description="Users have the weight d_m^-exponent in the Gram matrix, scaled to mean one; 0 for equal weights.",
-    )
-    popularity_discount: float = Field(
-        0.0,
-        ge=-1,
-        le=1,
-        description="An item's scores are divided by (n variance)^(this / 2), in addition to the rescaling; above 0, "
-        "popular items rank lower.",
-    )
-
-    def resolve(self, interactions: csr_matrix) -> Self:
-        """Derive l2 from the data."""
-        if self.l2 is not None:
-            return self
-        typical = mean_over_edges(column_moments(interactions, self.user_weight_exponent), self.alpha)
-        return self.model_copy(update={"l2": RIDGE * typical})
 
 
 class SANSA(Model[SANSASettings]):
@@ -118,9 +78,9 @@ class SANSA(Model[SANSASettings]):
         order = np.argsort(self.item_degrees, kind="stable")[np.count_nonzero(self.item_degrees == 0) :]
         most = max(1, int(min(1.0, ENTRIES / len(order)) * len(order)))
         factor = factorize(gram, order, chosen.l2, most)
-        counts, rows, values = invert(factor, most, TOLERANCE)
-        values /= np.sqrt(factor.pivots)[rows]
-        of_entries = np.repeat(order, counts)  # the item of each entry
+        values, rows, starts = invert(factor, most, TOLERANCE)
+        values = values / np.sqrt(factor.pivots)[rows]
+        of_entries = np.repeat(order, np.diff(starts))  # the item of each entry
         diagonal = np.where(self.item_degrees > 0, np.bincount(of_entries, values**2, items), 1)
         self.roots = csr_matrix((values.astype(np.float32), (of_entries, rows)), shape=(items, len(order)))
         self.before = (1 / rescaled.scale).astype(np.float32)

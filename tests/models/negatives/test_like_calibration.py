@@ -147,7 +147,7 @@ def sigma_moments(mean, variance):
 @pytest.mark.parametrize("mean, variance", LOGITS)
 def test_the_spread_is_that_of_an_integral_wherever_the_mean_is_put(mean, variance):
     means, variances = np.full(3, mean, dtype=np.float32), np.full(3, variance, dtype=np.float32)
-    like = (expit(log_odds(means, variances)) + np.array([0, 0.01, -0.02])).astype(np.float32)
+    like = (expit(log_odds(means[None], variances[None])[0]) + np.array([0, 0.01, -0.02])).astype(np.float32)
     found = like_spread(means, variances, like)
     np.testing.assert_allclose(found, sigma_moments(mean, variance)[1], rtol=1e-3)
     assert found.dtype == np.float32
