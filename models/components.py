@@ -1,12 +1,16 @@
 """The base of models that combine other models: settings that read what a component reads, and their arrays."""
 
+import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
+from pydantic import ValidationInfo, model_validator
+from scipy.sparse import csr_matrix
 from typing_extensions import TypeVar
 
 from oneclass.models.base import Model
+from oneclass.models.fit_options import FitOptions
 from oneclass.models.settings import ModelSettings
 
 
@@ -28,6 +32,11 @@ class CombinationSettings(ModelSettings):
         """Whether the fit of a component uses explicit negatives."""
         return any(settings.reads_explicit_negatives for settings in self.parse_components())
 
+    @model_validator(mode="after")
+    def _check_components(self, info: ValidationInfo) -> Self:
+        self.find_components()
+        return self
+
     def parse_components(self) -> Sequence[ModelSettings]:
         """Return the components' settings."""
         return [kind.Settings() for kind in self.find_components()]
@@ -45,20 +54,31 @@ class Combination(Model[CombinationT]):
 
     components: list[Any]
 
-    def _arrays(self) -> dict[str, np.ndarray]:
-        return {
-            f"{number}.{name}": array
-            for number, model in enumerate(self.components)
-            for name, array in {"item_degrees": model.item_degrees, **model._arrays()}.items()
-        }
+    def _fit_component(
+        self, kind: type[Model], settings: ModelSettings, interactions: csr_matrix, options: FitOptions
+    ) -> Model:
+        """Return a component's stored fit on the same edges, or else fit it."""
+        stored = options.load_component(kind.name, settings)
+        model = kind(settings, seed=self.seed, threads=self.threads)
+        return model.fit(interactions, options.for_component()) if stored is None else stored
 
-    def _restore_components(self, arrays: dict[str, np.ndarray], resolved: Sequence[ModelSettings]) -> None:
-        """Restore the components from their arrays and the settings that their fits resolved."""
+    def _arrays(self) -> dict[str, np.ndarray]:
+        arrays = super()._arrays()
+        for number, model in enumerate(self.components):
+            resolved = np.frombuffer(model.params.model_dump_json().encode(), dtype=np.uint8)
+            own = {"item_degrees": model.item_degrees, "resolved": resolved, **model._arrays()}
+            arrays |= {f"{number}.{name}": array for name, array in own.items()}
+        return arrays
+
+    def _restore(self, arrays: dict[str, np.ndarray]) -> None:
         self.components = []
-        for number, (kind, settings) in enumerate(zip(self.params.find_components(), resolved, strict=True)):
-            own = {name.partition(".")[2]: array for name, array in arrays.items() if name.startswith(f"{number}.")}
+        for number, kind in enumerate(self.params.find_components()):
+            names = [name for name in arrays if name.startswith(f"{number}.")]
+            own = {name.partition(".")[2]: arrays.pop(name) for name in names}
+            settings = kind.Settings.from_saved(json.loads(own.pop("resolved").tobytes()))
             model = kind(settings, seed=self.seed, threads=self.threads)
             model.item_degrees, model.item_features = own.pop("item_degrees"), self.item_features
             model._restore(own)
             model._cache = {}
             self.components.append(model)
+        super()._restore(arrays)

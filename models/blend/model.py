@@ -81,23 +81,11 @@ class Blend(Combination[BlendSettings]):
     Settings = BlendSettings
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
-        self.components = []
-        of = len(self.params.components)
-        for number, (kind, component) in enumerate(
-            zip(self.params.find_components(), self.params.components, strict=True), 1
-        ):
-            started, settings = perf_counter(), kind.Settings.from_saved(component.settings)
-            model = options.load_component(component.model, settings)
-            if model is None:
-                own = options.for_component()
-                model = kind(settings, seed=self.seed, threads=self.threads).fit(interactions, own)
-            self.components.append(model)
-            options.on_epoch(Epoch(number, of, perf_counter() - started))
-        resolved = [
-            component.model_copy(update={"settings": model.params.model_dump(mode="json")})
-            for component, model in zip(self.params.components, self.components, strict=True)
-        ]
-        self.params = self.params.model_copy(update={"components": tuple(resolved)})
+        self.components, settings = [], self.params.parse_components()
+        for number, (kind, own) in enumerate(zip(self.params.find_components(), settings, strict=True), 1):
+            started = perf_counter()
+            self.components.append(self._fit_component(kind, own, interactions, options))
+            options.on_epoch(Epoch(number, len(settings), perf_counter() - started))
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
         total, spreads = np.zeros(histories.shape, dtype=np.float32), []
@@ -141,6 +129,3 @@ class Blend(Combination[BlendSettings]):
             if part is not None
         )
         return sum(weighted, np.zeros((len(history.indices), len(items)), dtype=np.float32))
-
-    def _restore(self, arrays: dict[str, np.ndarray]) -> None:
-        self._restore_components(arrays, self.params.parse_components())

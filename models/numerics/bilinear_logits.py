@@ -39,7 +39,6 @@ from oneclass.models.numerics.simd import (
     plus_products,
     plus_rows,
     plus_squared_rows,
-    put,
     store,
     store_tile,
 )
@@ -171,7 +170,7 @@ def locate_edges(rows, neighbours, start, first, count, factors):
     """
     width = 2 * pad_width(factors + 2)
     for edge in range(first, count):
-        put(rows, edge, np.int64(element(neighbours, start + edge)) * width)
+        rows[edge] = np.int64(element(neighbours, start + edge)) * width
     for edge in range(count, pad_width(count, ROWS)):
         rows[edge] = rows[count - 1]
 

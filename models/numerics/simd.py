@@ -137,12 +137,6 @@ def store(typing, array, at, lanes):
 
 
 @intrinsic
-def put(typing, array, at, number):
-    """array[at] = number, without numba's test for a negative place."""
-    return types.void(array, types.intp, array.dtype), _stores
-
-
-@intrinsic
 def broadcast(typing, number):
     """F32_WIDTH lanes that are all the number."""
     lanes = vector_type(number)
@@ -264,20 +258,6 @@ def horizontal_sums(typing, rows):
 
 
 @njit(**IN_ORDER)
-def add_rows(target, at, weights, weights_at, table, places, places_at, width):
-    """target[at + l] += sum_{e < ROWS} weights[weights_at + e] table[places[places_at + e] + l], l < width."""
-    r0, r1, r2, r3, r4, r5, r6, r7 = eight(places, places_at)
-    w0, w1, w2, w3, w4, w5, w6, w7 = eight(weights, weights_at)
-    for lane in range(0, width, F32_WIDTH):
-        total = load(target, at + lane)
-        total = total + w0 * load(table, r0 + lane) + w1 * load(table, r1 + lane)
-        total = total + w2 * load(table, r2 + lane) + w3 * load(table, r3 + lane)
-        total = total + w4 * load(table, r4 + lane) + w5 * load(table, r5 + lane)
-        total = total + w6 * load(table, r6 + lane) + w7 * load(table, r7 + lane)
-        store(target, at + lane, total)
-
-
-@njit(**IN_ORDER)
 def eight(array, at):
     """array[at : at + ROWS] as a tuple."""
     return (
@@ -322,16 +302,6 @@ def _row_sums(squared: bool) -> Callable[..., Any]:
         return context.make_tuple(builder, call.return_type, sums)
 
     return generate
-
-
-@njit(**IN_ORDER)
-def dot_rows(out, at, table, places, places_at, width, vector, vector_at):
-    """out[at + e] = sum_{l < width} table[places[places_at + e] + l] vector[vector_at + l], e < ROWS."""
-    zero, rows = broadcast(ZERO), eight(places, places_at)
-    totals = (zero, zero, zero, zero, zero, zero, zero, zero)
-    for lane in range(0, width, F32_WIDTH):
-        totals = plus_rows(totals, table, rows, lane, load(vector, vector_at + lane))
-    store(out, at, horizontal_sums(totals))
 
 
 def _places(
@@ -398,15 +368,3 @@ def add_product(target, at, stride, left, left_at, row_step, left_step, right, r
     for c in range(count):
         tile = plus_products(tile, left, left_at + left_step * c, row_step, load(right, right_at + right_step * c))
     store_tile(target, at, stride, tile)
-
-
-@njit(**IN_ORDER)
-def add_products(target, left, width, right):
-    """Add the product of ROWS rows and a matrix to ROWS rows, each sum in the order of the columns of `left`.
-
-    Args:
-        target, left: float32 (ROWS width,), rows of `width` numbers, a multiple of F32_WIDTH.
-        right: float32 (width^2,), the matrix by runs of F32_WIDTH columns, one after the other, each row by row.
-    """
-    for lane in range(0, width, F32_WIDTH):
-        add_product(target, lane, width, left, 0, width, 1, right, lane * width, F32_WIDTH, width)

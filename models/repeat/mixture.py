@@ -11,10 +11,8 @@ So the share of new items is each user's own: loyal users get more of the one li
 Merging by probability is the probability ranking principle (Robertson 1977).
 """
 
-import json
-
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field
 from scipy.sparse import csr_matrix
 from scipy.special import expit, logit
 
@@ -37,11 +35,6 @@ class RepeatMixtureSettings(CombinationSettings):
     """The model of new items."""
 
     component: str = Field("mrf_sparse", description="The model that ranks items outside the history, by its name.")
-
-    @model_validator(mode="after")
-    def _check_component(self) -> "RepeatMixtureSettings":
-        self.find_components()
-        return self
 
     def find_components(self) -> "list[type[Model]]":
         """Return the estimators of the items of the history and of the others."""
@@ -78,29 +71,23 @@ class RepeatMixture(Combination[RepeatMixtureSettings]):
         return FitCost(2 * kind.estimate_cost(kind.Settings(), log).bytes, EDGE_SECONDS * log.edges)
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
-        again, empty = (kind(seed=self.seed, threads=self.threads) for kind in self.params.find_components())
-        new = options.load_component(self.params.component, empty.settings)
-        if new is None:
-            new = empty.clone().fit(interactions, options.for_component())
-        self.components = [again.fit(interactions), new]
+        again, kind = self.params.find_components()
+        new = self._fit_component(kind, kind.Settings(), interactions, options)
+        self.components = [again(seed=self.seed, threads=self.threads).fit(interactions), new]
         self.coefficients = PRIOR
         earlier, later = hold_out_window(interactions, self.components[0].parameters["window"])
-        rows = active_rows(earlier, later)
-        if len(rows):
-            rows = rows[:: -(-len(rows) // MAX_USERS)]
-            self._calibrate(empty.fit(earlier, options.for_component()), earlier[rows], later[rows], rows)
-
-    def _calibrate(self, before: Model, histories: csr_matrix, later: csr_matrix, users: np.ndarray) -> None:
-        """Fit b and the slope to what these users took in the window, after the component's fit `before` it."""
-        features, happened = [], []
+        users = active_rows(earlier, later)
+        if not len(users):
+            return
+        users, features, happened = users[:: -(-len(users) // MAX_USERS)], [], []
+        before = kind(seed=self.seed, threads=self.threads).fit(earlier, options.for_component())
         for first in range(0, len(users), USERS_PER_BLOCK):
-            block = slice(first, first + USERS_PER_BLOCK)
-            scores = before.scores(histories[block], users=users[block])
-            ranks = self._rank_as_new(scores, scores, histories[block])
-            rows, items = np.nonzero((ranks < MAX_RANKS) & (histories[block].toarray() == 0))
-            of_user = self._user_features(histories[block])[:, rows]
-            features.append(np.vstack([of_user, np.log1p(ranks[rows, items])]))
-            happened.append(later[block].toarray()[rows, items] > 0)
+            some = users[first : first + USERS_PER_BLOCK]
+            histories, scores = earlier[some], before.scores(earlier[some], users=some)
+            ranks = self._rank_as_new(scores, scores, histories)
+            rows, items = np.nonzero((ranks < MAX_RANKS) & (histories.toarray() == 0))
+            features.append(np.vstack([self._user_features(histories)[:, rows], np.log1p(ranks[rows, items])]))
+            happened.append(later[some].toarray()[rows, items] > 0)
         found, _ = fit_logistic(np.hstack(features), np.concatenate(happened).astype(np.float64), PRIOR)
         self.coefficients = np.append(found[:-1], min(found[-1], MAX_SLOPE))
 
@@ -117,10 +104,9 @@ class RepeatMixture(Combination[RepeatMixtureSettings]):
 
     def _score_as_new(self, scores: np.ndarray, known: np.ndarray, histories: csr_matrix) -> np.ndarray:
         """Return the probabilities of the ranks of these scores."""
-        *of_users, slope = self.coefficients
-        of_user = np.sum(np.array(of_users)[:, None] * self._user_features(histories), axis=0)
+        of_user = (self.coefficients[:-1, None] * self._user_features(histories)).sum(axis=0)
         ranks = self._rank_as_new(scores, known, histories)
-        return expit(of_user[:, None] + slope * np.log1p(ranks)).astype(np.float32)
+        return expit(of_user[:, None] + self.coefficients[-1] * np.log1p(ranks)).astype(np.float32)
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
         again, new = self.components
@@ -138,12 +124,3 @@ class RepeatMixture(Combination[RepeatMixtureSettings]):
         is_ranked = (np.diff(histories.indptr) > 0) | (users is not None)
         scores[is_ranked] = self._score_as_new(scores, known, histories)[is_ranked]
         return scores
-
-    def _arrays(self) -> dict[str, np.ndarray]:
-        params = np.frombuffer(self.components[1].params.model_dump_json().encode(), dtype=np.uint8)
-        return {"coefficients": self.coefficients, "component": params, **super()._arrays()}
-
-    def _restore(self, arrays: dict[str, np.ndarray]) -> None:
-        self.coefficients = arrays["coefficients"]
-        kinds, resolved = self.params.find_components(), json.loads(arrays["component"].tobytes())
-        self._restore_components(arrays, [kinds[0].Settings(), kinds[1].Settings.from_saved(resolved)])

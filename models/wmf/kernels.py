@@ -15,19 +15,61 @@ from numba import njit, prange
 
 from oneclass.models.numerics.simd import (
     F32_WIDTH,
+    IN_ORDER,
     ROWS,
-    add_products,
-    add_rows,
+    ZERO,
+    add_product,
     add_scaled,
     aligned_zeros,
+    broadcast,
     copy,
     dot,
-    dot_rows,
+    eight,
+    horizontal_sums,
+    load,
+    plus_rows,
     scale,
+    store,
 )
 
 ROUNDING = np.float32(1e-12)  # stop where the squared residual has shrunk to this: a millionth of the residual
 FAST = {"contract", "nsz"}
+
+
+@njit(**IN_ORDER)
+def add_rows(target, at, weights, weights_at, table, places, places_at, width):
+    """target[at + l] += sum_{e < ROWS} weights[weights_at + e] table[places[places_at + e] + l], l < width."""
+    r0, r1, r2, r3, r4, r5, r6, r7 = eight(places, places_at)
+    w0, w1, w2, w3, w4, w5, w6, w7 = eight(weights, weights_at)
+    for lane in range(0, width, F32_WIDTH):
+        total = load(target, at + lane)
+        total = total + w0 * load(table, r0 + lane) + w1 * load(table, r1 + lane)
+        total = total + w2 * load(table, r2 + lane) + w3 * load(table, r3 + lane)
+        total = total + w4 * load(table, r4 + lane) + w5 * load(table, r5 + lane)
+        total = total + w6 * load(table, r6 + lane) + w7 * load(table, r7 + lane)
+        store(target, at + lane, total)
+
+
+@njit(**IN_ORDER)
+def dot_rows(out, at, table, places, places_at, width, vector, vector_at):
+    """out[at + e] = sum_{l < width} table[places[places_at + e] + l] vector[vector_at + l], e < ROWS."""
+    zero, rows = broadcast(ZERO), eight(places, places_at)
+    totals = (zero, zero, zero, zero, zero, zero, zero, zero)
+    for lane in range(0, width, F32_WIDTH):
+        totals = plus_rows(totals, table, rows, lane, load(vector, vector_at + lane))
+    store(out, at, horizontal_sums(totals))
+
+
+@njit(**IN_ORDER)
+def add_products(target, left, width, right):
+    """Add the product of ROWS rows and a matrix to ROWS rows, each sum in the order of the columns of `left`.
+
+    Args:
+        target, left: float32 (ROWS width,), rows of `width` numbers, a multiple of F32_WIDTH.
+        right: float32 (width^2,), the matrix by runs of F32_WIDTH columns, one after the other, each row by row.
+    """
+    for lane in range(0, width, F32_WIDTH):
+        add_product(target, lane, width, left, 0, width, 1, right, lane * width, F32_WIDTH, width)
 
 
 @njit(cache=True, parallel=True, nogil=True)
