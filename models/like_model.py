@@ -11,7 +11,7 @@ from oneclass.models.base import Model
 from oneclass.models.settings import SettingsT
 
 if TYPE_CHECKING:
-    from oneclass.models.numerics.bilinear_logits import GaussianFactors
+    from oneclass.models.numerics.logistic_bound import GaussianFactors
 
 
 class LikeModel(Model[SettingsT]):

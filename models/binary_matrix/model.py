@@ -58,7 +58,7 @@ from oneclass.models.numerics.adjacency import (
     copy_pattern,
     partition_evenly,
 )
-from oneclass.models.numerics.bilinear_logits import GaussianFactors
+from oneclass.models.numerics.logistic_bound import GaussianFactors
 from oneclass.models.numerics.matmul import dense_times
 from oneclass.models.settings import ModelSettings
 

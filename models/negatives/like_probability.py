@@ -9,8 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 from numba import njit, prange
 
-from oneclass.models.numerics.bilinear_logits import GaussianFactors
-from oneclass.models.numerics.logistic_bound import PLAIN, exp_of_minus
+from oneclass.models.numerics.logistic_bound import PLAIN, GaussianFactors, exp_of_minus
 from oneclass.models.numerics.matmul import dense_times
 
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(24)

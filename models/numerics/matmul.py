@@ -97,15 +97,6 @@ def _fill(tile, at, table, row, start, width):
             tile[at + column] = table[row, start + column]
 
 
-@njit(parallel=True, nogil=True, cache=True)
-def row_products(indptr, indices, values, table, out):
-    """`add_products` to zeros of a table with TILE columns; it and `out` are flat."""
-    rows = len(indptr) - 1
-    for group in prange((rows + GROUP - 1) // GROUP):
-        for row in range(group * GROUP, min(group * GROUP + GROUP, rows)):
-            sum_rows(indptr[row], indptr[row + 1], indices, values, table, out, row * TILE)
-
-
 @njit(cache=True, fastmath={"contract"})
 def sum_rows(first, last, positions, values, tile, out, at):
     """out[at : at + TILE] = the sum of one row's terms in their order, held in registers."""
@@ -156,10 +147,6 @@ def tall_times(rows: csr_matrix, table: np.ndarray) -> np.ndarray:
     """
     entries = as_read_only(rows.indptr, np.int64), as_read_only(rows.indices, np.int32)
     values, table = as_read_only(rows.data, np.float32), as_read_only(table, np.float32)
-    if table.shape[1] == TILE:
-        sums = aligned_zeros(rows.shape[0] * TILE)
-        row_products(*entries, values, table.reshape(-1), sums)
-        return sums.reshape(-1, TILE)
     out = np.zeros((rows.shape[0], table.shape[1]), dtype=np.float32)
     add_products(*entries, values, table, out)
     return out

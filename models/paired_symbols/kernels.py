@@ -1,7 +1,7 @@
 """Kernels of paired symbols over the edges of one side's vertices: the block update of factors, and sums of the bound.
 
 Users and items are treated alike: every kernel takes the posterior of the side that it works on, and the packed rows
-(`models.numerics.bilinear_logits`) and shares t of the other side. A kernel runs over shards, fixed runs of vertices,
+(`models.numerics.logistic_bound`) and shares t of the other side. A kernel runs over shards, fixed runs of vertices,
 each of which writes its own rows; so the result does not depend on the number of threads.
 """
 
@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit, prange
 
-from oneclass.models.numerics.bilinear_logits import (
+from oneclass.models.numerics.logistic_bound import (
     BATCH,
     INLINED,
     MEAN,
@@ -20,12 +20,12 @@ from oneclass.models.numerics.bilinear_logits import (
     WEIGHT,
     add_batch,
     allocate_workspace,
+    best_bound_of_square,
     fill_logits,
     load_own_vertex,
     locate_edges,
     solve_in_rows,
 )
-from oneclass.models.numerics.logistic_bound import best_bound_of_square
 from oneclass.models.numerics.simd import element, pad_width
 
 HALF = np.float32(0.5)

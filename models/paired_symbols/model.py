@@ -29,7 +29,7 @@ from oneclass.models.fit_options import DEFAULT_OPTIONS, Epoch, FitOptions, copy
 from oneclass.models.like_model import LikeModel
 from oneclass.models.memory_estimates import FitCost, LogSize
 from oneclass.models.negatives.distributions import CensoredPairs
-from oneclass.models.numerics.bilinear_logits import GaussianFactors
+from oneclass.models.numerics.logistic_bound import GaussianFactors
 from oneclass.models.numerics.random_numbers import normals, purpose
 from oneclass.models.paired_symbols.posterior import PairedSymbolsPosterior, Symbols
 from oneclass.models.settings import ModelSettings, NumericRange, SearchSpace

@@ -8,8 +8,7 @@ from scipy.sparse import csc_matrix, csr_matrix
 from scipy.special import digamma, gammaln, log_expit, xlogy
 
 from oneclass.models.numerics.adjacency import as_read_only, partition_shards
-from oneclass.models.numerics.bilinear_logits import GaussianFactors
-from oneclass.models.numerics.logistic_bound import lambda_of_xi
+from oneclass.models.numerics.logistic_bound import GaussianFactors, lambda_of_xi
 from oneclass.models.numerics.threads import single_threaded_blas
 from oneclass.models.numerics.validation import row_sums
 from oneclass.models.paired_symbols import kernels

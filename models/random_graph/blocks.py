@@ -29,7 +29,6 @@ draws its part of the graph of a fit in one process.
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numba import njit, prange
@@ -41,9 +40,8 @@ from oneclass.models.memory_estimates import FitCost, LogSize
 from oneclass.models.numerics.adjacency import (
     copy_pattern,
     partition_evenly,
-    partition_shards,
 )
-from oneclass.models.numerics.bilinear_logits import OPTIONS, allocate_workspace, load_own_vertex
+from oneclass.models.numerics.logistic_bound import OPTIONS, allocate_workspace, load_own_vertex
 from oneclass.models.numerics.simd import pad_width
 from oneclass.models.random_graph.inference import (
     ITEM_BIAS,
@@ -192,7 +190,7 @@ def bound_of_users(block: UserBlock, state: int, t: int, items: VertexPosterior,
 def sum_bias_message(block: UserBlock, state: int, t: int, items: VertexPosterior) -> np.ndarray:
     """Return the message for the items' biases, Algorithm 1, line 10."""
     graph, users = _draw_block_graph(block, len(items.mean), t), VertexPosterior(**block.read(state))
-    return sum_bias_parameters(items.arrays, users.table(), *_group_by_item(graph), 0.0)
+    return sum_bias_parameters(items.arrays, users.table(), *graph.by_item, 0.0)
 
 
 def sum_message(
@@ -206,7 +204,7 @@ def sum_message(
     graph, users = _draw_block_graph(block, len(items.mean), t), VertexPosterior(**block.read(state))
     RandomGraphPosterior(users, items, taus).update_users(graph, step)
     block.write(state + 1, vars(users))
-    return sum_parameters(items.arrays, users.table(), *_group_by_item(graph)), users.squares()
+    return sum_parameters(items.arrays, users.table(), *graph.by_item), users.squares()
 
 
 def _draw_block_graph(block: UserBlock, items: int, t: int) -> HiddenGraph:
@@ -214,10 +212,6 @@ def _draw_block_graph(block: UserBlock, items: int, t: int) -> HiddenGraph:
     units = np.arange(block.first, block.end, dtype=np.uint64)
     weights = block.load_shared()["weights"]
     return GraphSampler(copy_pattern(block.matrix(items)), weights, block.config.seed, units).draw(t)
-
-
-def _group_by_item(graph: HiddenGraph) -> tuple[Any, Any, Any]:
-    return graph.likes_by_item, graph.negatives_by_item, partition_shards(graph.likes_by_item[0])
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """q of the random-graph model (Paquet and Koenigstein 2014, eq. 6), and the steps of Algorithm 1, one method each.
 
 A hidden graph is drawn, and then one block of q after another is moved towards the maximum of the bound (eq. 12) on it.
-The kernels of `models.numerics.bilinear_logits` sum over edges, with w = 2 lambda(xi) and p = g - 1/2 - w E b_n.
+The kernels of `models.numerics.logistic_bound` sum over edges, with w = 2 lambda(xi) and p = g - 1/2 - w E b_n.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ from oneclass.models.numerics.adjacency import (
     partition_shards,
     transpose,
 )
-from oneclass.models.numerics.bilinear_logits import (
+from oneclass.models.numerics.logistic_bound import (
     BATCH,
     INLINED,
     MEAN,
@@ -31,12 +31,12 @@ from oneclass.models.numerics.bilinear_logits import (
     GaussianFactors,
     add_batch,
     allocate_workspace,
+    best_bound_of_square,
     fill_logits,
     load_own_vertex,
     locate_edges,
     solve_in_rows,
 )
-from oneclass.models.numerics.logistic_bound import best_bound_of_square
 from oneclass.models.numerics.random_numbers import normals
 from oneclass.models.numerics.simd import element, pad_width, scale
 
@@ -123,6 +123,16 @@ class HiddenGraph:
     likes_by_item: Adjacency
     negatives_by_item: Adjacency
 
+    @property
+    def by_user(self) -> tuple[Adjacency, Adjacency, np.ndarray]:
+        """Likes, negatives and shards of users, as the kernels take them."""
+        return self.likes, self.negatives, partition_shards(self.likes[0])
+
+    @property
+    def by_item(self) -> tuple[Adjacency, Adjacency, np.ndarray]:
+        """The same by item."""
+        return self.likes_by_item, self.negatives_by_item, partition_shards(self.likes_by_item[0])
+
 
 class GraphSampler:
     """q(H): the observed graph, and random negatives beside it.
@@ -201,19 +211,19 @@ class RandomGraphPosterior:
 
     def update_item_biases(self, graph: HiddenGraph, step: float) -> None:
         """Eq. 19, Algorithm 1, line 10. The users' biases are clamped at zero, as in section 6."""
-        parts, bounds = (graph.likes_by_item, graph.negatives_by_item), partition_shards(graph.likes_by_item[0])
         tau = np.float64(np.float32(self.taus.mean(ITEM_BIAS)))
-        sums = sum_bias_parameters(self.items.arrays, self.users.table(), *parts, bounds, tau)
+        sums = sum_bias_parameters(self.items.arrays, self.users.table(), *graph.by_item, tau)
         self.items.update_biases(sums[:, 0], sums[:, 1], float(np.float32(step)))
 
     def update_users(self, graph: HiddenGraph, step: float) -> None:
         """Eq. 17 and 18, Algorithm 1, line 13."""
-        update_side(self.users, self.items, (graph.likes, graph.negatives), self.taus.mean(USER_FACTORS), step)
+        sizes = np.float32(self.taus.mean(USER_FACTORS)), np.float32(step)
+        update_factors(self.users.arrays, self.items.table(), *graph.by_user, *sizes)
 
     def update_items(self, graph: HiddenGraph, step: float) -> None:
         """Algorithm 1, line 16."""
-        parts = graph.likes_by_item, graph.negatives_by_item
-        update_side(self.items, self.users, parts, self.taus.mean(ITEM_FACTORS), step)
+        sizes = np.float32(self.taus.mean(ITEM_FACTORS)), np.float32(step)
+        update_factors(self.items.arrays, self.users.table(), *graph.by_item, *sizes)
 
     def update_taus(self, step: float) -> None:
         """Eq. 20, Algorithm 1, line 20."""
@@ -225,8 +235,7 @@ class RandomGraphPosterior:
 
     def bound_of_users(self, graph: HiddenGraph) -> float:
         """The terms of the edges and of the users; those of users in blocks add up."""
-        parts, bounds = (graph.likes, graph.negatives), partition_shards(graph.likes[0])
-        edges = float(edge_bound(self.users.arrays, self.items.table(), *parts, bounds).sum())
+        edges = float(edge_bound(self.users.arrays, self.items.table(), *graph.by_user).sum())
         return edges + self.taus.side_bound(self.users, USER_FACTORS, USER_BIAS)
 
 
@@ -234,14 +243,6 @@ def combine_bound(of_users: float, items: VertexPosterior, taus: PrecisionPoster
     """The bound of eq. 12 from the terms of the edges and users."""
     total = of_users + taus.side_bound(items, ITEM_FACTORS, ITEM_BIAS)
     return total + sum(taus.bound(tau) for tau in (USER_FACTORS, ITEM_FACTORS, ITEM_BIAS))
-
-
-def update_side(
-    side: VertexPosterior, other: VertexPosterior, parts: tuple[Adjacency, Adjacency], tau: float, step: float
-) -> None:
-    """Update the factors of one side in place; `other` is the fixed side."""
-    bounds = partition_shards(parts[0][0])
-    update_factors(side.arrays, other.table(), *parts, bounds, np.float32(tau), np.float32(step))
 
 
 @njit(**INLINED)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from oneclass.models.mrf.sparse_kernels import factorize, invert_last_columns
-from oneclass.models.numerics.bilinear_logits import solve_in_rows
 from oneclass.models.numerics.gram_inverse import invert_lower
+from oneclass.models.numerics.logistic_bound import solve_in_rows
 from oneclass.models.numerics.simd import F32_WIDTH, pad_width
 
 
