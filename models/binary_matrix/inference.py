@@ -225,8 +225,9 @@ class Inference:
         kernels.maximise_xi(by_row, of_z, q.users, q.items, to_float32(q.z), sums)
         kernels.update_vertices(by_row, of_rows, users, q.items, sums)
         kernels.update_vertices(by_column, of_columns, items, q.users, sums)
-        kernels.copy_updated_rows(by_row.starts, self._moved[0], q.users)
-        kernels.copy_updated_rows(by_column.starts, self._moved[1], q.items)
+        for table, moved, grouping in ((q.users, self._moved[0], by_row), (q.items, self._moved[1], by_column)):
+            updated = np.diff(grouping.starts) > 0
+            table[updated] = moved[updated]
         return sums.sum(axis=0)
 
     def _step_z(self, twice_lambda: float, slope: float) -> None:

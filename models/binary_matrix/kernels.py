@@ -200,15 +200,6 @@ def _noise(own, moved, v, pull, slope, prior_precision):
     return distance / length
 
 
-@njit(cache=True, parallel=True, nogil=True)
-def copy_updated_rows(starts, source, target):
-    """Copy the rows of the vertices that have an entry in the minibatch."""
-    for vertex in prange(len(starts) - 1):
-        if starts[vertex] < starts[vertex + 1]:
-            for column in range(source.shape[1]):
-                target[vertex, column] = source[vertex, column]
-
-
 @njit(cache=True, parallel=True, nogil=True, fastmath=FAST)
 def log_likelihood_bound(indptr, indices, users, items, z):
     """Sum over all entries of each row, ones and zeros, of E log tau(x, xi) at the best xi; float64 (users,)."""

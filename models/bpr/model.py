@@ -174,7 +174,7 @@ def _first_samples(indptr: np.ndarray, degree_exponent: float) -> np.ndarray:
 def _partition_users(first: np.ndarray) -> np.ndarray:
     """int64 (parts, SHARDS, 2): the first user of each block, and the last + 1; a part is sampled at a time."""
     parts = -(-int(first[-1]) // SAMPLES)
-    cuts = partition_rows(first, parts * SHARDS, whole=True)
+    cuts = partition_rows(first, parts * SHARDS)
     bounds = np.stack([cuts[:-1], cuts[1:]], axis=1)
     return np.ascontiguousarray(bounds.reshape(SHARDS, parts, 2).swapaxes(0, 1))
 

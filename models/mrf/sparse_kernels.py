@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit, prange
 
-from oneclass.models.numerics.gram import add_lower_row
+from oneclass.models.numerics.gram import add_row
 from oneclass.models.numerics.simd import F32_WIDTH, ROWS, add_product, add_scaled, aligned_zeros, pad_width, scale
 
 STRICT = {"contract", "nsz"}
@@ -90,7 +90,7 @@ def fill_triangles(gram, blocks, places, l2, workers, triangles):
         for turn in range(worker, len(order), workers):
             item = order[turn]
             row[: item + 1] = 0.0
-            add_lower_row(gram, item, row)
+            add_row(gram, item, row, True)
             for at in range(place_indptr[item], place_indptr[item + 1]):
                 place = entries[at]
                 start, offset = first[block_of[place]], offsets[block_of[place]]

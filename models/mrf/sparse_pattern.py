@@ -99,7 +99,7 @@ def _collect_neighbours(gram, rows, threshold, workers, counts, ids, values, dia
         for turn in range(worker, len(rows), workers):
             item = rows[turn]
             total[:] = 0.0
-            add_row(gram, item, total)
+            add_row(gram, item, total, False)
             rescale_row(gram, item, total, row)
             diagonal[turn] = row[item]
             count = 0

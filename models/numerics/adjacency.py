@@ -115,20 +115,18 @@ def find_largest(values, count):
     return places
 
 
-def partition_rows(starts: np.ndarray, count: int, row_cost: int = 0, *, whole: bool = False) -> np.ndarray:
+def partition_rows(starts: np.ndarray, count: int, row_cost: int = 0) -> np.ndarray:
     """Partition rows into `count` parts; with few rows, some parts are empty.
 
     Args:
         starts: (rows + 1,), where the entries of each row begin, or the load of the rows before it.
         row_cost: the cost of a row beside its entries, in entries.
-        whole: round the ideal bounds down to whole numbers of entries, as `models.bpr` needs for its published bits.
 
     Returns:
         Bounds int64 (count + 1,), from 0 to the number of rows.
     """
     load = starts + np.arange(len(starts)) * row_cost
-    shares = load[-1] * np.arange(count + 1) // count if whole else np.linspace(0, load[-1], count + 1)
-    bounds = np.searchsorted(load, shares)
+    bounds = np.searchsorted(load, np.linspace(0, load[-1], count + 1))
     bounds[0], bounds[-1] = 0, len(load) - 1
     return bounds
 

@@ -57,22 +57,12 @@ def gram_rows(
 
 
 @njit(nogil=True, cache=True)
-def add_lower_row(gram, item, row):
-    """Add sum_m w_m x_m,item x_mb to `row` for b <= item."""
+def add_row(gram, item, row, is_lower):
+    """Add sum_m w_m x_m,item x_mb to `row` for all b, or only for b <= item."""
     for at in range(gram.item_indptr[item], gram.item_indptr[item + 1]):
         user = gram.item_users[at]
-        weight = gram.weights[user]
-        for entry in range(gram.indptr[user], gram.item_entries[at] + 1):
-            row[gram.indices[entry]] += weight
-
-
-@njit(nogil=True, cache=True)
-def add_row(gram, item, row):
-    """Add sum_m w_m x_m,item x_mb to `row` for all b."""
-    for at in range(gram.item_indptr[item], gram.item_indptr[item + 1]):
-        user = gram.item_users[at]
-        weight = gram.weights[user]
-        for entry in range(gram.indptr[user], gram.indptr[user + 1]):
+        weight, end = gram.weights[user], gram.item_entries[at] + 1 if is_lower else gram.indptr[user + 1]
+        for entry in range(gram.indptr[user], end):
             row[gram.indices[entry]] += weight
 
 
@@ -116,5 +106,5 @@ def _fill_rows(gram, order, workers, out):
         for turn in range(worker, len(order), workers):
             item = order[turn]
             row[: item + 1] = 0.0
-            add_lower_row(gram, item, row)
+            add_row(gram, item, row, True)
             rescale_row(gram, item, row, out[item, : item + 1])

@@ -166,15 +166,13 @@ def _multiply(indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, table
         as_read_only(values, np.float32),
         as_read_only(table, np.float32),
     )
-    if len(out) == 1 or table.shape[1] < MIN_TILED_COLUMNS:
-        add_products(indptr, as_read_only(indices, np.int32), values, table, out)
-        return out
-    used, positions = np.unique(indices, return_inverse=True)
-    if len(indices) < MIN_REUSE * len(used):
-        add_products(indptr, as_read_only(indices, np.int32), values, table, out)
-    else:
-        used, positions = as_read_only(used, np.uint32), as_read_only(positions, np.uint32)
-        tiled_products(indptr, positions, values, used, table, get_num_threads(), out)
+    if len(out) > 1 and table.shape[1] >= MIN_TILED_COLUMNS:
+        used, positions = np.unique(indices, return_inverse=True)
+        if len(indices) >= MIN_REUSE * len(used):
+            used, positions = as_read_only(used, np.uint32), as_read_only(positions, np.uint32)
+            tiled_products(indptr, positions, values, used, table, get_num_threads(), out)
+            return out
+    add_products(indptr, as_read_only(indices, np.int32), values, table, out)
     return out
 
 

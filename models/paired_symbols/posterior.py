@@ -104,10 +104,6 @@ class Symbols:
         gains -= lambda_of_xi(xi_star) * (square - squares)
         return self.expected_log() + gains
 
-    def log_prior_ratio(self) -> float:
-        """E[log p - log q] of all Gaussian factors and biases."""
-        return self.q.prior_bound(self.precisions, (np.log(self.precisions[0]), np.log(self.precisions[1])))
-
     def expected_log(self) -> np.ndarray:
         """E log pi_i (E log psi_j)."""
         return digamma(self.concentration) - digamma(self.weight)
@@ -197,7 +193,8 @@ class PairedSymbolsPosterior:
         edges = self._weigh(heights - bound_constant(self.xi_star) * mass + bend * squares)
         total = seen.sum() + self.censored * (background + edges)
         for side in (self.users, self.items):
-            total += side.selection_bound(self.alpha, self.censored) + side.log_prior_ratio()
+            total += side.selection_bound(self.alpha, self.censored)
+            total += side.q.prior_bound(side.precisions, tuple(np.log(side.precisions)))
         return float(total)
 
     def _weigh(self, values: np.ndarray) -> float:

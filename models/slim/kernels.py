@@ -53,7 +53,7 @@ def fill_pairs(rows, workers, gram):
             whole = starts[item + 1] - starts[item] == len(factor)
             at = starts[item]
             if whole:
-                add_row(rows, item, total)
+                add_row(rows, item, total, False)
             else:
                 for place in range(rows.item_indptr[item], rows.item_indptr[item + 1]):
                     user = rows.item_users[place]

@@ -72,13 +72,6 @@ def add_products(target, left, width, right):
         add_product(target, lane, width, left, 0, width, 1, right, lane * width, F32_WIDTH, width)
 
 
-@njit(cache=True, parallel=True, nogil=True)
-def sum_squares(table, width, out):
-    """Fill `out`, float64 (rows,), with the sum of the squares of each row of a table."""
-    for row in prange(len(out)):
-        out[row] = dot(table, row * width, table, row * width, width)
-
-
 @njit(cache=True, fastmath=FAST)
 def _allocate_edges(indptr, first, last):
     """Scratch arrays for the edges of any ROWS vertices in turn from `first` up to `last`.

@@ -13,7 +13,7 @@ from oneclass.models.numerics.random_numbers import normals, purpose
 from oneclass.models.numerics.simd import aligned_zeros, pad_width
 from oneclass.models.numerics.threads import single_threaded_blas
 from oneclass.models.numerics.validation import row_sums
-from oneclass.models.wmf.kernels import solve_rows, sum_squares
+from oneclass.models.wmf.kernels import solve_rows
 
 NUM_ROW_PARTS = 64  # parts of the rows, distributed over the threads
 GRAM_PARTS = 16  # parts of the rows, whose Gram matrices are added in order
@@ -93,8 +93,7 @@ class RowSystems:
 
     def penalty(self, own: np.ndarray, factors: int) -> float:
         """The penalty of this side's factors in the loss."""
-        squares = np.empty(len(self.penalties))
-        sum_squares(own, int(pad_width(factors)), squares)
+        squares = np.square(factor_view(own, factors)).sum(axis=1, dtype=np.float64)
         return float(np.sum((squares if self.own is None else squares * self.own) * self.penalties))
 
     def gram(self, other: np.ndarray, factors: int) -> np.ndarray:

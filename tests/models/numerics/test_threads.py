@@ -110,22 +110,21 @@ def starts_of(degrees):
     return np.concatenate([[0], np.cumsum(degrees)]).astype(np.int64)
 
 
-def cut_naively(degrees, count, row_cost, whole):
+def cut_naively(degrees, count, row_cost):
     """Run k ends in front of the first row whose load so far reaches k shares of the total."""
     loads = [sum(degrees[:row]) + row_cost * row for row in range(len(degrees) + 1)]
     bounds = [0]
     for k in range(1, count):
         share = Fraction(loads[-1] * k, count)
-        share = share.numerator // share.denominator if whole else share
         bounds.append(next(row for row, load in enumerate(loads) if load >= share))
     return [*bounds, len(degrees)]
 
 
-@given(DEGREES, st.sampled_from([1, 2, 8, 16]), st.integers(0, 9), st.booleans())
-def test_runs_end_where_the_load_reaches_their_share(degrees, count, row_cost, whole):
-    bounds = partition_rows(starts_of(degrees), count, row_cost, whole=whole)
+@given(DEGREES, st.sampled_from([1, 2, 8, 16]), st.integers(0, 9))
+def test_runs_end_where_the_load_reaches_their_share(degrees, count, row_cost):
+    bounds = partition_rows(starts_of(degrees), count, row_cost)
     assert bounds.dtype == np.int64
-    assert bounds.tolist() == cut_naively(degrees, count, row_cost, whole)
+    assert bounds.tolist() == cut_naively(degrees, count, row_cost)
 
 
 @given(DEGREES, st.sampled_from([1, 4, 64]))
@@ -133,7 +132,7 @@ def test_shards_cover_every_row_once_and_none_is_empty(degrees, count):
     bounds = partition_shards(starts_of(degrees), count)
     assert bounds[0] == 0 and bounds[-1] == len(degrees)
     assert (np.diff(bounds) > 0).all() and len(bounds) <= count + 1
-    assert set(bounds.tolist()) == set(cut_naively(degrees, count, 8, whole=False))
+    assert set(bounds.tolist()) == set(cut_naively(degrees, count, 8))
 
 
 @pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])

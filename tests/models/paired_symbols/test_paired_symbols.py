@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.sparse import csr_matrix
-from scipy.special import digamma, expit, gammaln, log_expit, xlogy
+from scipy.special import digamma, gammaln, log_expit, xlogy
 
 from oneclass.models.negatives.like_probability import item_columns, logit_moments
 from oneclass.models.paired_symbols.model import PairedSymbols, PairedSymbolsSettings
@@ -228,37 +228,6 @@ def test_a_folded_in_user_is_at_the_optimum_whatever_the_block() -> None:
     assert_allclose(users.q.mean, together.mean, atol=2e-3)
     again = model.scores(csr_matrix(counts))
     assert_allclose(again, model.scores(csr_matrix(counts), users=np.arange(30)), atol=0.02)
-
-
-def test_scores_and_their_uncertainty_agree_with_draws_from_the_posterior() -> None:
-    counts = csr_matrix(small_counts(60, 25, 0.2))
-    model = PairedSymbols(PairedSymbolsSettings(popularity_weight=0.3)).fit(counts)
-    users, rng = np.array([3, 9]), np.random.default_rng(0)
-    sides = [
-        [
-            m + rng.normal(size=(20_000, *m.shape)) / np.sqrt(p)
-            for m, p in ((q.mean, q.precision), (q.bias_mean, q.bias_precision))
-        ]
-        for q in (model.users.rows(users), model.items)
-    ]
-    (u, user_bias), (v, item_bias) = sides
-    a = np.einsum("duk,dvk->duv", u, v) + user_bias[:, :, None] + item_bias[:, None]
-    mean, sd = model.like(counts[users], users=users)
-    assert_allclose(mean, expit(a).mean(axis=0), atol=0.01)
-    assert_allclose(sd, expit(a).std(axis=0), atol=0.015)
-    assert_array_equal(mean, model.scores(counts[users], users=users, score="like"))
-    by_user = np.array([[4, 1, -1], [0, 7, 2]])
-    for part, whole in zip(model.like(counts[users], users=users, items=by_user), (mean, sd)):
-        expected = np.where(by_user < 0, np.nan, np.take_along_axis(whole, by_user, axis=1))
-        assert_allclose(part, expected, rtol=1e-5)
-    for part, whole in zip(model.like(counts[users], users=users, items=np.array([8, 2])), (mean, sd)):
-        assert_array_equal(part, whole[:, [8, 2]])
-    popularity = model.item_popularity / model.item_popularity.sum()
-    assert_allclose(popularity, model.item_popularity)
-    scores = {name: model.scores(counts[users], users=users, score=name) for name in model.score_names}
-    assert_allclose(scores["popularity_x_like"], mean * popularity, rtol=1e-5)
-    odds = np.log(mean / (1 - mean)) + 0.3 * np.log(popularity)
-    assert_allclose(scores["popularity_x_odds"], odds, rtol=1e-4, atol=1e-4)
 
 
 def test_like_is_stated_against_other_numbers_of_censored_pairs_by_bayes_rule() -> None:
