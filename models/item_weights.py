@@ -10,10 +10,7 @@ from typing_extensions import TypeVar
 
 from oneclass.models.base import Model
 from oneclass.models.numerics.column_moments import column_moments, mean_over_edges
-from oneclass.models.numerics.matmul import (
-    pattern_times,
-    sparse_times,
-)
+from oneclass.models.numerics.matmul import pattern_times, sparse_times
 from oneclass.models.numerics.popularity_fallback import fallback_factors, fill_popularity_fallback
 from oneclass.models.numerics.sequential_histories import recency_weights
 from oneclass.models.settings import NumericRange, RecencySettings, RelativeRange, SearchSpace

@@ -12,10 +12,7 @@ from typing import NamedTuple, Self
 import numpy as np
 from numba import njit, prange
 
-from oneclass.models.numerics.adjacency import (
-    group_by_vertex,
-    partition_rows,
-)
+from oneclass.models.numerics.adjacency import group_by_vertex, partition_rows
 from oneclass.models.numerics.logistic_bound import FAST, best_bound_of_square, lambda_of_square
 
 # Of the step size (T0 + t)^-POWER. If T0 is small, the first steps, taken in all K directions at once, may diverge.

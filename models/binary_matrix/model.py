@@ -54,10 +54,7 @@ from oneclass.models.fit_options import Epoch, FitOptions, sampling_seed, skippe
 from oneclass.models.memory_estimates import FitCost, LogSize
 from oneclass.models.negatives.distributions import AllZeros
 from oneclass.models.negatives.like_probability import pair_likes
-from oneclass.models.numerics.adjacency import (
-    copy_pattern,
-    partition_evenly,
-)
+from oneclass.models.numerics.adjacency import copy_pattern, partition_evenly
 from oneclass.models.numerics.logistic_bound import GaussianFactors
 from oneclass.models.numerics.matmul import dense_times
 from oneclass.models.settings import ModelSettings

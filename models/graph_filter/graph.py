@@ -17,13 +17,7 @@ from scipy.sparse import csr_matrix
 from oneclass.models.numerics.column_moments import exact_degree_weights
 from oneclass.models.numerics.gram import lower_gram
 from oneclass.models.numerics.gram_inverse import mirror_lower
-from oneclass.models.numerics.matmul import (
-    TILE,
-    SparseTable,
-    gram_times_vector,
-    sparse_table,
-    tall_times,
-)
+from oneclass.models.numerics.matmul import TILE, SparseTable, gram_times_vector, sparse_table, tall_times
 from oneclass.models.numerics.random_numbers import normals, purpose
 from oneclass.models.numerics.threads import single_threaded_blas
 

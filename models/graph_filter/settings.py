@@ -6,13 +6,7 @@ from pydantic import Field
 from scipy.sparse import csr_matrix
 
 from oneclass.models.numerics.validation import mean_degree
-from oneclass.models.settings import (
-    NumericRange,
-    RecencySettings,
-    RelativeRange,
-    SearchSpace,
-    interpolate_by_items,
-)
+from oneclass.models.settings import NumericRange, RecencySettings, RelativeRange, SearchSpace, interpolate_by_items
 
 VECTORS = 2.0  # times the square root of the number of items, where a mean user has ENOUGH likes
 ENOUGH = 25.0  # the vectors of shorter histories are mostly noise: a share (likes / ENOUGH)^1.5 of them is taken

@@ -48,14 +48,7 @@ from scipy.sparse import csr_matrix
 from oneclass.models.base import Model
 from oneclass.models.fit_options import Epoch, FitOptions, Start, has_converged
 from oneclass.models.hpf import kernels
-from oneclass.models.hpf.ascent import (
-    SHARDS,
-    Ascent,
-    GammaFactors,
-    GammaParameters,
-    Prior,
-    draw_initial_posterior,
-)
+from oneclass.models.hpf.ascent import SHARDS, Ascent, GammaFactors, GammaParameters, Prior, draw_initial_posterior
 from oneclass.models.memory_estimates import FitCost, LogSize
 from oneclass.models.numerics.adjacency import copy_pattern, partition_evenly
 from oneclass.models.numerics.matmul import dense_times

@@ -18,18 +18,9 @@ from oneclass.models.fit_options import Epoch, FitOptions
 from oneclass.models.item_weights import ItemWeights, RegressionSettings, default_l2
 from oneclass.models.memory_estimates import BYTES_PER_EDGE, FitCost, LogSize
 from oneclass.models.numerics.column_moments import Rescaling, column_moments, rescale_columns
-from oneclass.models.numerics.gram_inverse import (
-    TILE,
-    regularized_inverse,
-    work_bytes,
-)
+from oneclass.models.numerics.gram_inverse import TILE, regularized_inverse, work_bytes
 from oneclass.models.numerics.matmul import dense_times
-from oneclass.models.settings import (
-    Choice,
-    ModelSettings,
-    RelativeRange,
-    SearchSpace,
-)
+from oneclass.models.settings import Choice, ModelSettings, RelativeRange, SearchSpace
 
 INVERSE_SECONDS = 1e-11  # of an entry of the Gram matrix and an item
 

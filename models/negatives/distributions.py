@@ -18,10 +18,7 @@ from numba import njit
 from scipy.sparse import csr_matrix
 
 from oneclass.models.negatives.sampling import build_alias_table, draw_negatives, negative_starts
-from oneclass.models.numerics.adjacency import (
-    copy_pattern,
-    partition_shards,
-)
+from oneclass.models.numerics.adjacency import copy_pattern, partition_shards
 from oneclass.models.numerics.random_numbers import purpose, stream, uniform
 
 EVALUATION_NEGATIVE = purpose("judging like: one negative of a user")

@@ -115,8 +115,7 @@ def _pair_spread(means: np.ndarray, variances: np.ndarray, like: np.ndarray) -> 
     values = sigmoid(means + NODES[:, None] * np.sqrt(variances))
     values -= like  # keeps the digits of the difference of squares below if the posterior is sharp
     weights = NODE_WEIGHTS[:, None]
-    first = np.add.accumulate(weights * values)[-1]  # adds the nodes in their order, as `sum` need not
-    second = np.add.accumulate(weights * values * values)[-1]
+    first, second = (weights * values).sum(axis=0), (weights * values * values).sum(axis=0)
     return np.sqrt(np.maximum(second - first * first, 0))
 
 

@@ -11,11 +11,7 @@ second can continue where the first stopped. If fewer than d_m items are left, t
 import numpy as np
 from numba import njit, prange
 
-from oneclass.models.numerics.adjacency import (
-    Adjacency,
-    find_largest,
-    partition_shards,
-)
+from oneclass.models.numerics.adjacency import Adjacency, find_largest, partition_shards
 from oneclass.models.numerics.random_numbers import bits, purpose, stream, uniform
 
 ALIAS_DRAWS, KEY_DRAWS = purpose("negatives: alias draws"), purpose("negatives: exponential keys")

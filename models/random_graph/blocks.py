@@ -37,10 +37,7 @@ from scipy.sparse import csr_matrix
 from oneclass.models.distributed import UserBlock, UserBlocks, partition_users
 from oneclass.models.fit_options import FitOptions
 from oneclass.models.memory_estimates import FitCost, LogSize
-from oneclass.models.numerics.adjacency import (
-    copy_pattern,
-    partition_evenly,
-)
+from oneclass.models.numerics.adjacency import copy_pattern, partition_evenly
 from oneclass.models.numerics.logistic_bound import OPTIONS, allocate_workspace, load_own_vertex
 from oneclass.models.numerics.simd import pad_width
 from oneclass.models.random_graph.inference import (

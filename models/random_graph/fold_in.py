@@ -9,10 +9,7 @@ from oneclass.models.negatives.sampling import (
     draw_user_negatives,
     negative_starts,
 )
-from oneclass.models.numerics.adjacency import (
-    Adjacency,
-    partition_shards,
-)
+from oneclass.models.numerics.adjacency import Adjacency, partition_shards
 from oneclass.models.numerics.logistic_bound import OPTIONS, allocate_workspace
 from oneclass.models.numerics.random_numbers import GOLDEN, mix, purpose
 from oneclass.models.random_graph.inference import USER_FACTORS, PrecisionPosterior, VertexPosterior, update_vertex

@@ -15,11 +15,7 @@ from scipy.special import gammaln, psi
 
 from oneclass.models.fit_options import Start, copy_rows
 from oneclass.models.negatives.sampling import build_alias_table, draw_negatives, negative_starts
-from oneclass.models.numerics.adjacency import (
-    Adjacency,
-    partition_shards,
-    transpose,
-)
+from oneclass.models.numerics.adjacency import Adjacency, partition_shards, transpose
 from oneclass.models.numerics.logistic_bound import (
     BATCH,
     INLINED,

@@ -14,14 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from oneclass.models.fit_options import (
-    Epoch,
-    FitOptions,
-    Start,
-    has_converged,
-    sampling_seed,
-    skipped_epochs,
-)
+from oneclass.models.fit_options import Epoch, FitOptions, Start, has_converged, sampling_seed, skipped_epochs
 from oneclass.models.like_model import LikeModel
 from oneclass.models.negatives.sampling import build_alias_table, degree_histogram, histogram_power
 from oneclass.models.numerics.adjacency import copy_pattern

@@ -48,13 +48,7 @@ from oneclass.models.settings import (
     interpolate_by_history,
     interpolate_by_items,
 )
-from oneclass.models.wmf.normal_equations import (
-    Loss,
-    RowSystems,
-    draw_factor_table,
-    empty_table,
-    factor_view,
-)
+from oneclass.models.wmf.normal_equations import Loss, RowSystems, draw_factor_table, empty_table, factor_view
 
 UNOBSERVED = 6.0, 12.0  # of short and of long histories, for the default loss
 SHRINKAGE = 0.08

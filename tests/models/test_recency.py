@@ -63,14 +63,6 @@ def test_scores_and_reasons_are_the_weighted_sums(name, long_tailed):
 
 
 @pytest.mark.parametrize("name", FITTED)
-def test_without_the_exponent_the_order_changes_no_bit(name, long_tailed):
-    model = fit_model(name, long_tailed)
-    histories, _ = shuffle_histories(long_tailed[:40], 2)
-    assert model.scores(histories).tobytes() == model.scores(long_tailed[:40]).tobytes()
-    assert not model.settings.reads_order
-
-
-@pytest.mark.parametrize("name", FITTED)
 def test_histories_without_an_order_are_refused(name, long_tailed):
     model = fit_model(name, long_tailed, recency_exponent=0.6)
     with pytest.raises(ValueError, match="recency_exponent = 0.6 weighs likes by their order"):

@@ -6,7 +6,10 @@ from oneclass.models.blend.model import Blend
 from oneclass.models.hpf.model import HPF
 from oneclass.models.item_knn import ItemKNN
 
-COMPONENTS = [{"model": "mrf_dense", "settings": {"l2": 2.0}}, {"model": "wmf", "settings": {"factors": 3}}]
+COMPONENTS = [
+    {"model": "mrf_dense", "settings": {"l2": 2.0}},
+    {"model": "wmf", "settings": {"factors": 3, "iterations": 4}},
+]
 
 
 @pytest.mark.parametrize(

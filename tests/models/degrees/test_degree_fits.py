@@ -6,13 +6,7 @@ from scipy.optimize import approx_fprime
 from scipy.stats import chisquare
 
 from oneclass.models.degrees.distributions import FAMILIES, Distribution, power_law, power_law_with_mean, support
-from oneclass.models.degrees.fits import (
-    SINGLE_CELLS,
-    Cells,
-    Likelihood,
-    fit_family,
-    ks_distance,
-)
+from oneclass.models.degrees.fits import SINGLE_CELLS, Cells, Likelihood, fit_family, ks_distance
 
 LONG = 100_000  # so long a support that its end does not show
 

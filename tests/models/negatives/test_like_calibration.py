@@ -15,19 +15,9 @@ from scipy.special import expit
 
 from oneclass.models.evaluation.calibration import calibration_error
 from oneclass.models.generator.density_ratio import solve_odds
-from oneclass.models.negatives.like_probability import (
-    NODE_WEIGHTS,
-    NODES,
-    PAIRS_PER_BLOCK,
-    like_spread,
-    log_odds,
-    sigmoid,
-)
+from oneclass.models.negatives.like_probability import like_spread, log_odds
 from oneclass.models.negatives.sampling import build_alias_table, draw_negatives
-from oneclass.models.numerics.adjacency import (
-    copy_pattern,
-    partition_shards,
-)
+from oneclass.models.numerics.adjacency import copy_pattern, partition_shards
 from oneclass.models.paired_symbols.model import PairedSymbols, PairedSymbolsSettings
 from oneclass.models.random_graph.model import RandomGraph, RandomGraphSettings
 from oneclass.tasks.demo import TRAITS, DemoSettings, simulate_likes
@@ -159,19 +149,3 @@ def test_a_sure_logit_has_no_spread_and_a_missing_one_none():
     like = expit(means)
     found = like_spread(means, variances, like)
     assert found[0] == 0 and np.isnan(found[1])
-
-
-def test_many_pairs_have_the_bits_of_one_node_after_another():
-    rng = np.random.default_rng(5)
-    means, variances = (
-        rng.normal(size=(3, PAIRS_PER_BLOCK)).astype(np.float32),
-        rng.random((3, PAIRS_PER_BLOCK), dtype=np.float32),
-    )
-    like = sigmoid(log_odds(means, variances))
-    first, second = np.zeros_like(means), np.zeros_like(means)
-    for node, weight in zip(NODES, NODE_WEIGHTS):
-        value = sigmoid(means + node * np.sqrt(variances)) - like
-        first += weight * value
-        second += weight * value * value
-    found = like_spread(means, variances, like)
-    np.testing.assert_array_equal(found, np.sqrt(np.maximum(second - first * first, 0)))

@@ -8,16 +8,8 @@ from scipy.sparse import csr_matrix
 
 from oneclass.models.generator.density_ratio import GroundTruth, solve_odds
 from oneclass.models.negatives.distributions import AllZeros, CensoredPairs, WithoutReplacement
-from oneclass.models.negatives.sampling import (
-    build_alias_table,
-    degree_histogram,
-    draw_negatives,
-    histogram_power,
-)
-from oneclass.models.numerics.adjacency import (
-    copy_pattern,
-    partition_shards,
-)
+from oneclass.models.negatives.sampling import build_alias_table, degree_histogram, draw_negatives, histogram_power
+from oneclass.models.numerics.adjacency import copy_pattern, partition_shards
 from oneclass.models.numerics.threads import kernel_threads
 from oneclass.models.paired_symbols.model import PairedSymbols, PairedSymbolsSettings
 from oneclass.models.random_graph.model import RandomGraph, RandomGraphSettings
@@ -141,26 +133,10 @@ def test_once_counted_a_law_reads_the_rows_of_its_users_alone(law):
         assert found.tolist() == expected.tolist()
 
 
-def one_after_another(wanted, seen):
-    """Expected share of each item among `wanted` draws without replacement from the remaining shares."""
-
-    def taken(left, wanted):
-        if not wanted:
-            return np.zeros(6)
-        total, found = sum(SHARES[item] for item in left), np.zeros(6)
-        for item in left:
-            rest = taken([one for one in left if one != item], wanted - 1)
-            rest[item] += 1
-            found += SHARES[item] / total * rest
-        return found
-
-    return taken([item for item in range(6) if item not in seen], wanted) / wanted
-
-
 def test_without_replacement_one_of_as_many_negatives_as_likes():
     found = count_negatives(LAWS["without_replacement"])
     for user, (wanted, seen) in enumerate([(2, [0, 1]), (1, [2]), (2, [0, 1, 2, 3])]):
-        assert found[user] == pytest.approx(one_after_another(wanted, seen), abs=0.03)
+        assert found[user] == pytest.approx(inclusion_probabilities(SHARES, seen, wanted) / wanted, abs=0.03)
     assert LAWS["without_replacement"].draw(TRAIN, USERS, 0)[3] == -1
     likes, negatives = LAWS["without_replacement"].weights(TRAIN, USERS, np.ones(4))
     assert (likes.tolist(), negatives.tolist()) == ([1, 1, 1, 1], [1, 1, 0.5, 0])
@@ -187,7 +163,7 @@ def test_rates_are_how_often_an_item_is_a_negative():
     rates = law.rates(TRAIN, USERS[:3], np.zeros((3, 6)))
     for user, (wanted, seen) in enumerate([(2, [0, 1]), (1, [2]), (2, [0, 1, 2, 3])]):
         free = [item for item in range(6) if item not in seen]
-        assert rates[user, free] == pytest.approx(wanted * one_after_another(wanted, seen)[free], abs=0.05)
+        assert rates[user, free] == pytest.approx(inclusion_probabilities(SHARES, seen, wanted)[free], abs=0.05)
     assert law.rates(TRAIN, USERS[:3], np.full((3, 6), 0.25)) == pytest.approx(0.75 * rates)
 
 

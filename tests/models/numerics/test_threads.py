@@ -18,12 +18,7 @@ from oneclass.models.graph_filter import model
 from oneclass.models.graph_filter.graph import DenseSquare
 from oneclass.models.numerics import gram_inverse, matmul
 from oneclass.models.numerics.adjacency import partition_rows, partition_shards
-from oneclass.models.numerics.threads import (
-    NUMBA_CONFIG,
-    kernel_threads,
-    limit_threads,
-    single_threaded_blas,
-)
+from oneclass.models.numerics.threads import NUMBA_CONFIG, kernel_threads, limit_threads, single_threaded_blas
 
 
 def blas_threads():

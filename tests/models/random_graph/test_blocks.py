@@ -8,10 +8,7 @@ import pytest
 from scipy.sparse import csr_matrix
 
 from oneclass.models.fit_options import FitOptions
-from oneclass.models.numerics.adjacency import (
-    copy_pattern,
-    partition_shards,
-)
+from oneclass.models.numerics.adjacency import copy_pattern, partition_shards
 from oneclass.models.random_graph import blocks
 from oneclass.models.random_graph.blocks import (
     BlockConfig,
