@@ -238,7 +238,11 @@ def locate_edges(rows, neighbours, start, first, count, factors):
 
 
 @njit(**IN_ORDER)
-def _fill_logit_moments(rows, own, columns, table, count, factors):
+def fill_logits(rows, own, columns, table, count, factors):
+    """Mean and second moment of the logits of a batch, which is the best xi^2 (eq. 16).
+
+    E a = sum E x E y and var a = sum var x E y^2 + (E x)^2 var y, where x are the neighbour's numbers and y the own.
+    """
     half, zero = pad_width(factors + 2), broadcast(ZERO)
     for edge in range(0, count, ROWS):
         at = eight(rows, edge)
@@ -249,24 +253,15 @@ def _fill_logit_moments(rows, own, columns, table, count, factors):
             variances = plus_rows(variances, table, at, half + lane, load(own, half + lane))
         store(columns, MEAN * BATCH + edge, horizontal_sums(means))
         store(columns, SQUARE * BATCH + edge, horizontal_sums(variances))
-    for edge in range(BATCH):
+    for edge in range(pad_width(count)):
         columns[SQUARE, edge] = best_square(columns[MEAN, edge], columns[SQUARE, edge])
 
 
 @njit(**OPTIONS)
-def _fill_weights(columns):
-    for edge in range(BATCH):
+def fill_weights(columns, count):
+    """w = 2 lambda(xi) of a batch."""
+    for edge in range(pad_width(count)):
         columns[WEIGHT, edge] = np.float32(2) * lambda_of_square(columns[SQUARE, edge])
-
-
-@njit(**INLINED)
-def fill_logits(rows, own, columns, table, count, factors):
-    """Mean and second moment of the logits of a batch, which is the best xi^2 (eq. 16), and w = 2 lambda(xi).
-
-    E a = sum E x E y and var a = sum var x E y^2 + (E x)^2 var y, where x are the neighbour's numbers and y the own.
-    """
-    _fill_logit_moments(rows, own, columns, table, count, factors)
-    _fill_weights(columns)
 
 
 @njit(**IN_ORDER)

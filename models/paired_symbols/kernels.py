@@ -22,6 +22,7 @@ from oneclass.models.numerics.logistic_bound import (
     allocate_workspace,
     best_bound_of_square,
     fill_logits,
+    fill_weights,
     load_own_vertex,
     locate_edges,
     solve_in_rows,
@@ -84,9 +85,10 @@ def _sum_edges(workspace, table, edges, vertex, censored, factors):
     pseudo, background = np.float32(censored.pseudo[vertex]), np.float32(2 * censored.lambda_star)
     for first in range(0, edges.indptr[vertex + 1] - edges.indptr[vertex], BATCH):
         count = _load_batch(workspace, table, edges, vertex, first, factors)
+        fill_weights(columns, count)
         for e in range(count):
             place, twice_lambda = edges.indptr[vertex] + first + e, columns[WEIGHT, e]
-            hits, share = edges.counts[place], censored.shares[edges.indices[place]]
+            hits, share = element(edges.counts, place), element(censored.shares, element(edges.indices, place))
             weight = twice_lambda * hits + pseudo * share * (twice_lambda - background)
             columns[WEIGHT, e] = weight
             columns[PULL, e] = HALF * hits - weight * element(table, element(rows, e) + factors + 1)
@@ -170,12 +172,12 @@ def sum_edges(posterior, table, edges, shares):
             likelihood = high = mass = spread = 0.0
             for first in range(0, edges.indptr[vertex + 1] - edges.indptr[vertex], BATCH):
                 count = _load_batch(workspace, table, edges, vertex, first, factors)
-                for e in range(BATCH):
+                for e in range(pad_width(count)):
                     columns[WEIGHT, e] = best_bound_of_square(columns[SQUARE, e])
                 for e in range(count):
                     place, height = edges.indptr[vertex] + first + e, np.float64(columns[WEIGHT, e])
-                    share = np.float64(shares[edges.indices[place]])
-                    likelihood += edges.counts[place] * (height + 0.5 * np.float64(columns[MEAN, e]))
+                    share = np.float64(element(shares, element(edges.indices, place)))
+                    likelihood += element(edges.counts, place) * (height + 0.5 * np.float64(columns[MEAN, e]))
                     high += share * height
                     mass += share
                     spread += share * np.float64(columns[SQUARE, e])

@@ -29,6 +29,7 @@ from oneclass.models.numerics.logistic_bound import (
     allocate_workspace,
     best_bound_of_square,
     fill_logits,
+    fill_weights,
     load_own_vertex,
     locate_edges,
     solve_in_rows,
@@ -273,6 +274,7 @@ def add_edges(workspace, table, parts, vertex, factors):
     sums[:] = 0
     for first in range(0, count_edges(parts, vertex), BATCH):
         count = load_batch(rows, own, columns, table, parts, vertex, first, factors)
+        fill_weights(columns, count)
         for edge in range(count):
             columns[PULL, edge] -= columns[WEIGHT, edge] * element(table, element(rows, edge) + factors + 1)
         add_batch(rows, sums, columns, table, count, factors)
@@ -344,6 +346,7 @@ def sum_bias_parameters(posterior, table, likes, negatives, bounds, tau_bias):
             precision, z = np.float64(tau_bias), 0.0
             for first in range(0, count_edges((likes, negatives), vertex), BATCH):
                 count = load_batch(rows, own, columns, table, (likes, negatives), vertex, first, factors)
+                fill_weights(columns, count)
                 for edge in range(count):
                     precision += columns[WEIGHT, edge]
                     z += columns[PULL, edge] - columns[WEIGHT, edge] * (columns[MEAN, edge] - own[factors])
@@ -366,7 +369,7 @@ def edge_bound(posterior, table, likes, negatives, bounds):
             load_own_vertex(own, vertex, posterior)
             for first in range(0, count_edges((likes, negatives), vertex), BATCH):
                 count = load_batch(rows, own, columns, table, (likes, negatives), vertex, first, factors)
-                for edge in range(BATCH):
+                for edge in range(pad_width(count)):
                     columns[WEIGHT, edge] = best_bound_of_square(columns[SQUARE, edge])
                 for edge in range(count):
                     total += columns[PULL, edge] * columns[MEAN, edge] + columns[WEIGHT, edge]
