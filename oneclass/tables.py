@@ -94,7 +94,7 @@ def _read_tuples(data: Any) -> pl.DataFrame:
 
 def _find_columns(frame: pl.DataFrame, columns: Mapping[str, str | None]) -> dict[str, str]:
     """Return the column of `frame` for each of the project's names: the one stated, or with a name that a run knows."""
-    from oneclass.tasks.datasets.columns import KNOWN_NAMES
+    from oneclass.tasks.datasets.sections import KNOWN_NAMES
     from oneclass.tasks.ingest.columns import normalize_name
 
     found = {}

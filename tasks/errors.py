@@ -1,5 +1,8 @@
 """Errors that the user can act on. Each class has the exit status of the command."""
 
+import difflib
+from collections.abc import Iterable
+
 
 class OneclassError(Exception):
     """A failure that a person can fix. The message says what failed, where, and what to do."""
@@ -27,3 +30,9 @@ class ResourceExhausted(OneclassError):
 
 class ClusterUnavailable(OneclassError):
     """The connection to the cluster of a run was lost."""
+
+
+def suggest_name(name: str, known: Iterable[str]) -> str:
+    """Return a question after the known name that is most like an unknown one; empty if none is."""
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f" Did you mean {close[0]}?" if close else ""

@@ -1,43 +1,36 @@
 """Data sets, one TOML file each: built-in ones here and the user's own in `<root>/datasets/NAME.toml`."""
 
 import codecs
-import difflib
+import os
+import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, Self
 from zoneinfo import ZoneInfo
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
-from oneclass.tasks.datasets import names
-from oneclass.tasks.datasets.columns import AttributeTable, Columns
-from oneclass.tasks.datasets.source import LANDED_FILES, Source
-from oneclass.tasks.errors import InputError
+from oneclass.tasks.datasets.sections import LANDED_FILES, AttributeTable, Columns, Source, Titles
+from oneclass.tasks.errors import InputError, suggest_name
 from oneclass.tasks.rules.settings import DeclaredRules, Placement, Rules
 
 TIME_UNITS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 """The units of times in numbers: ticks in a second since 1970."""
 
 
-class Titles(BaseModel):
-    """The table of items' titles and its columns."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    file: str = ""
-    """In the folder of the data set's file unless the path is absolute; `--titles` names another."""
-    item: str = ""
-    """The column of item ids; by default one of the usual names."""
-    title: str = ""
-    """The column of titles; by default one of the usual names."""
+MAX_NAME_LENGTH = 100
+NAME_PATTERN = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{MAX_NAME_LENGTH - 1}}}")
+RESERVED = ("datasets", "index.html")  # what else lies in a home
+NAME_RULE = (
+    "A name has ASCII letters, digits, '.', '_' and '-', begins with a letter or a digit, is at most "
+    f"{MAX_NAME_LENGTH} long, is not {' or '.join(RESERVED)}, and differs from the home's other names by more than case"
+)
 
 
-class Dataset(BaseModel):
+class Dataset(BaseModel, frozen=True, extra="forbid"):
     """Facts about a data set that are needed before its logs are read."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
     title: str = ""
@@ -89,20 +82,9 @@ class Dataset(BaseModel):
     """More rejects than this share of the lines of a run's new files break the contract of `raw.rejects`; a file of the
     landing folder with more is set aside."""
     default_models: tuple[str, ...] = (
-        "popularity",
-        "transitions",
-        "item_knn",
-        "mrf_dense",
-        "mrf_sparse",
-        "slist",
-        "slim",
-        "wmf",
-        "graph_filter",
-        "paired_symbols",
-        "repeat",
-        "repeat_mixture",
-        "blend",
-    )
+        "popularity", "transitions", "item_knn", "mrf_dense", "mrf_sparse", "slist", "slim", "wmf", "graph_filter",
+        "paired_symbols", "repeat", "repeat_mixture", "blend",
+    )  # fmt: skip
     """Models of a run without `--models`. `repeat` and `repeat_mixture` run where lists include seen items, `slist` and
     `transitions` where likes have an order."""
     rules: Rules = Rules()
@@ -172,6 +154,29 @@ class Dataset(BaseModel):
         return self.binarize | ({"event_weights": self.events} if self.events else {})
 
 
+def check_name(name: str, root: Path, known: Collection[str]) -> None:
+    """Raise `InputError` for a name that breaks `NAME_RULE`; of two that differ by case, one without a folder.
+
+    Args:
+        known: the data sets with a file.
+    """
+    folders = {folder.name for folder in root.glob("*") if is_data_set(folder)}
+    clash = next((one for one in sorted({*known, *folders}) if one != name and one.casefold() == name.casefold()), "")
+    if NAME_PATTERN.fullmatch(name) and name.lower() not in RESERVED and (not clash or name in folders):
+        return
+    problem = f"there is {clash}" if clash else "and cannot be a name"
+    raise InputError(
+        f"data set {name!r}: unknown, {problem}. {NAME_RULE}. Choose another; to keep what has it, rename "
+        f"{root / name} and {root / 'datasets' / f'{name}.toml'}."
+    )
+
+
+def is_data_set(folder: Path) -> bool:
+    """Whether a folder of a home holds a data set."""
+    # Path.exists would fail on a folder that this user cannot read.
+    return any(os.path.exists(folder / part) for part in ("landing", "warehouse.duckdb", "published"))
+
+
 def list_datasets(root: Path) -> list[str]:
     """List the data sets known to a home: the built-in ones and those in `<root>/datasets`."""
     built_in = {Path(file.name).stem for file in files(__name__).iterdir() if file.name.endswith(".toml")}
@@ -217,22 +222,19 @@ def load_dataset(
         InputError: no data set has or can have that name, or its file is malformed.
     """
     known = list_datasets(root)
-    names.check_name(name, root, known)
+    check_name(name, root, known)
     if name not in known:
-        close = difflib.get_close_matches(name, known, n=1)
-        if (with_logs and (is_declared or not close)) or names.is_data_set(root / name):
+        hint = suggest_name(name, known)
+        if (with_logs and (is_declared or not hint)) or is_data_set(root / name):
             return _validate(Path("--user, --item"), {"name": name, "columns": columns or {}})
-        hint = f" Did you mean {close[0]}?" if close else ""
-        if not close and not with_logs:
-            hint = " Name its logs (--source) to take them as they are."
+        hint = hint or " Name its logs (--source) to take them as they are."
         raise InputError(
             f"data set {name}: unknown.{hint} Known: {', '.join(known)}. "
             f"Your own belongs in {root / 'datasets' / f'{name}.toml'}."
         )
     path, declared = read_declaration(name, root)
-    if declared.get("name", name) != name:
-        declared_name = declared["name"]
-        raise InputError(f"{path}: name is {declared_name!r}; name the file {declared_name}.toml or correct `name`.")
+    if (own := declared.get("name", name)) != name:
+        raise InputError(f"{path}: name is {own!r}; name the file {own}.toml or correct `name`.")
     if columns:
         declared["columns"] = {**declared.get("columns", {}), **columns}
     dataset = _validate(path, {"name": name, **declared})
@@ -252,15 +254,7 @@ def _validate(path: Path, declared: dict[str, Any]) -> Dataset:
         first = error.errors()[0]
         key = ".".join(map(str, first["loc"]))
         if first["type"] == "extra_forbidden":
-            raise InputError(f"{path}: unknown key {key}.{_suggest_key(first['loc'])}") from error
+            schema = Dataset.model_json_schema()
+            known = [name for section in (schema, *schema["$defs"].values()) for name in section["properties"]]
+            raise InputError(f"{path}: unknown key {key}.{suggest_name(str(first['loc'][-1]), known)}") from error
         raise InputError(": ".join(filter(None, (str(path), key, f"{first['msg']}.")))) from error
-
-
-def _suggest_key(place: tuple[int | str, ...]) -> str:
-    section: type[BaseModel] = Dataset
-    for name in place[:-1]:
-        annotation = section.model_fields[name].annotation if name in section.model_fields else None
-        for kind in (annotation, *get_args(annotation)):
-            section = kind if isinstance(kind, type) and issubclass(kind, BaseModel) else section
-    close = difflib.get_close_matches(str(place[-1]), section.model_fields, n=1)
-    return f" Did you mean {close[0]}?" if close else ""

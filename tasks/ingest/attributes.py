@@ -12,7 +12,7 @@ import polars as pl
 
 from oneclass.tasks.attributes import Side, Version, convert_column, load_version
 from oneclass.tasks.datasets import Dataset
-from oneclass.tasks.datasets.columns import KNOWN_NAMES, AttributeTable
+from oneclass.tasks.datasets.sections import KNOWN_NAMES, AttributeTable
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.ingest import files, layouts
 from oneclass.tasks.ingest.landing import refuse_unreadable

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from oneclass.tasks.datasets import Dataset
-from oneclass.tasks.datasets.columns import KNOWN_NAMES, ROLES
+from oneclass.tasks.datasets.sections import KNOWN_NAMES, ROLES
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.ingest import times
 from oneclass.tasks.terminal import format_grid

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 import duckdb
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from oneclass.tasks import memory_errors
 from oneclass.tasks.errors import InputError, OneclassError
@@ -28,10 +28,8 @@ NOTE_SUFFIX = ".why.txt"
 MAX_NAME_BYTES = 255 - len(NOTE_SUFFIX)
 
 
-class IngestSettings(BaseModel):
+class IngestSettings(BaseModel, frozen=True, extra="forbid"):
     """What becomes of ingested files of the landing folder, and how recent a night's events must be."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     keep_files: Literal["keep", "move"] = Field(
         default="keep",

@@ -17,7 +17,7 @@ from oneclass.tasks.binarize.funnel import FunnelStep
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import rewrite_interactions
 from oneclass.tasks.datasets import Dataset, read_declaration
-from oneclass.tasks.datasets.columns import ROLES
+from oneclass.tasks.datasets.sections import ROLES
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.ingest.columns import UnknownColumns
 from oneclass.tasks.ingest.layouts import Layout

@@ -24,7 +24,7 @@ from pyarrow import parquet
 
 from oneclass import sql
 from oneclass.tasks.datasets import Dataset
-from oneclass.tasks.datasets.source import LANDED, Source
+from oneclass.tasks.datasets.sections import LANDED, Source
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.ingest.landing import FileRefused, list_landing_files
 from oneclass.tasks.ingest.sources import scan_logs

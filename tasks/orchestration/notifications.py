@@ -13,7 +13,7 @@ import urllib.request
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, Field
 
 from oneclass.tasks.errors import InputError, OneclassError
 from oneclass.tasks.secrets import check_reference, hide_secrets, is_reference, read_secret
@@ -56,10 +56,8 @@ def check_address(webhook: str) -> None:
         raise ValueError("is no address that begins with https:// or http://, or its host or port cannot be read")
 
 
-class NotifySettings(BaseModel):
+class NotifySettings(BaseModel, frozen=True, extra="forbid", hide_input_in_errors=True):
     """Settings of notifications: the targets, and which outcomes are reported."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     command: Annotated[str, AfterValidator(check_command)] | None = Field(
         None,

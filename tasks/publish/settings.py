@@ -2,13 +2,11 @@
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 
-class PublishSettings(BaseModel):
+class PublishSettings(BaseModel, frozen=True, extra="forbid"):
     """Which model makes the published recommendations, how many, and when they take the place of those that stand."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     margin: float = Field(
         1.0,

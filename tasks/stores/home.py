@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.stores import resources
@@ -22,10 +22,8 @@ def resolve_root(given: str | Path | None = None) -> Path:
     return Path(given or os.environ.get("ONECLASS_HOME") or "var")
 
 
-class FileSettings(BaseModel):
+class FileSettings(BaseModel, frozen=True, extra="forbid"):
     """Who may read what a run writes."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     readable_by: Literal["owner", "group", "everybody"] = Field(
         default="group",

@@ -15,8 +15,7 @@ import polars as pl
 import pytest
 
 from oneclass.flows import commands, promote
-from oneclass.tasks import settings
-from oneclass.tasks.datasets import names
+from oneclass.tasks import datasets, settings
 from oneclass.tasks.stores.home import Home
 
 BASE = ["--dataset", "ml-latest-small", "--models", "popularity"]
@@ -41,7 +40,7 @@ NEEDED = {name: ["--user", "1"] for name in ("explain", "forget", "recommend")} 
 def test_every_command_refuses_a_name_that_is_none_in_the_same_words(tmp_path, capsys, name):
     arguments = ["--dataset", "My Data", "--home", str(tmp_path / "home"), *NEEDED.get(name, [])]
     assert commands.main(name, arguments) == 2
-    assert f"data set 'My Data': unknown, and cannot be a name. {names.RULE}. Choose" in capsys.readouterr().err
+    assert f"data set 'My Data': unknown, and cannot be a name. {datasets.NAME_RULE}. Choose" in capsys.readouterr().err
     assert not (tmp_path / "home").exists()
 
 

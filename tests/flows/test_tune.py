@@ -57,7 +57,8 @@ def test_tuning_leaves_settings_that_the_next_run_takes(tmp_path, ratings, capsy
 
     more = tmp_path / "more.toml"
     more.write_text("[publish]\ntop_n = 7\n")
-    given = BackfillParameters(dataset="ml-latest-small", home=str(tmp_path), config=[str(file), str(more)])
+    config = [str(file), str(more)]
+    given = BackfillParameters(dataset="ml-latest-small", home=str(tmp_path), models=["bpr_uniform"], config=config)
     run = resolve_settings(given)
     assert run.models["bpr_uniform"].model_dump().items() >= found.items() and run.publish.top_n == 7
 

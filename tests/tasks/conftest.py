@@ -12,7 +12,7 @@ from oneclass.tasks.binarize.aggregate import LikeSelection
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
 from oneclass.tasks.datasets import Dataset
-from oneclass.tasks.datasets.columns import AttributeTable
+from oneclass.tasks.datasets.sections import AttributeTable
 from oneclass.tasks.ingest.stage import ingest
 from oneclass.tasks.protocols import ALL_EDGES
 from oneclass.tasks.publish.plan import PublicationPlan, RecommendationSpec, specify_recommendations

@@ -10,7 +10,7 @@ import pytest
 
 from oneclass.tasks.attributes import convert_columns, load_attributes
 from oneclass.tasks.datasets import Dataset, load_dataset
-from oneclass.tasks.datasets.columns import AttributeTable
+from oneclass.tasks.datasets.sections import AttributeTable
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.forget.stage import certify_removal, remove_users
 from oneclass.tasks.ingest.attributes import read_attributes, read_titles

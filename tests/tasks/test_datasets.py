@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from oneclass.tasks import datasets
-from oneclass.tasks.datasets import Dataset, names
+from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.errors import InputError
 
 BUILT_IN = {
@@ -67,7 +67,7 @@ def test_a_name_outside_the_grammar_is_refused_with_what_to_do(tmp_path, name, d
         write_own_dataset(tmp_path, name, 'title = "x"\n')
     with pytest.raises(InputError) as error:
         datasets.load_dataset(name, tmp_path, with_logs=True)
-    assert names.RULE in str(error.value) and f"rename {tmp_path / name}" in str(error.value)
+    assert datasets.NAME_RULE in str(error.value) and f"rename {tmp_path / name}" in str(error.value)
 
 
 def test_of_two_names_that_differ_by_case_the_second_is_refused(tmp_path):

@@ -9,7 +9,7 @@ import pytest
 from oneclass.models.attributes.encoder import FeatureEncoder
 from oneclass.models.registry import MODELS
 from oneclass.tasks.datasets import Dataset
-from oneclass.tasks.datasets.columns import AttributeTable
+from oneclass.tasks.datasets.sections import AttributeTable
 from oneclass.tasks.ingest.attributes import store_attributes
 from oneclass.tasks.protocols import ALL_EDGES
 from oneclass.tasks.publish.settings import PublishSettings

@@ -7,7 +7,7 @@ import pytest
 
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.datasets import load_dataset
-from oneclass.tasks.datasets.columns import KNOWN_NAMES
+from oneclass.tasks.datasets.sections import KNOWN_NAMES
 from oneclass.tasks.ingest.stage import ingest
 from tests.conftest import query_rows
 from tests.tasks.ingest.conftest import write_file

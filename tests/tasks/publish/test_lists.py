@@ -11,7 +11,7 @@ import pytest
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
 from oneclass.tasks.datasets import Dataset
-from oneclass.tasks.datasets.columns import AttributeTable
+from oneclass.tasks.datasets.sections import AttributeTable
 from oneclass.tasks.ingest.stage import ingest
 from oneclass.tasks.publish import lists
 from oneclass.tasks.publish.plan import PublicationPlan

@@ -1,8 +1,11 @@
-"""The columns that a data set's file names: those of the logs, and of the tables of attributes of items and users."""
+"""Sections of a data set's file: the columns of its logs, the tables of items and users, the source of new logs."""
 
-from typing import Literal, Self, get_args
+import re
+from typing import Annotated, Literal, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, Field, field_validator, model_validator
+
+from oneclass.tasks.secrets import check_reference
 
 ROLES = ("user", "item", "value", "time", "event")
 KNOWN_NAMES: dict[str, tuple[str, ...]] = {
@@ -27,14 +30,18 @@ FeatureKind = Literal["category", "categories", "number", "text"]
 FEATURE_KINDS = get_args(FeatureKind)
 
 
-class Columns(BaseModel):
+def _list_names(names: object) -> object:
+    """Take one name for a list of it, and `-` for none."""
+    names = [names] if isinstance(names, str | int) else names
+    return [str(name) for name in names if name != "-"] if isinstance(names, list | tuple) else names
+
+
+class Columns(BaseModel, frozen=True, extra="forbid"):
     """The columns of a log by their names in its header or schema; of one without a header by number, from 1.
 
     A role that is left out has the column with a name of `KNOWN_NAMES`. Of several names the first that a file has
     counts. An empty list says that the log has no such column that is to be read.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     user: tuple[str, ...] | None = Field(default=None, min_length=1)
     item: tuple[str, ...] | None = Field(default=None, min_length=1)
@@ -45,11 +52,7 @@ class Columns(BaseModel):
     event: tuple[str, ...] | None = None
     """The kind of event, with `[events]`."""
 
-    @field_validator("*", mode="before")
-    @classmethod
-    def _one_name_is_a_list(cls, names: object) -> object:
-        names = [names] if isinstance(names, str | int) else names
-        return [str(name) for name in names if name != "-"] if isinstance(names, list | tuple) else names
+    _names = field_validator("*", mode="before")(_list_names)
 
     def accepted(self, role: str) -> tuple[str, ...]:
         """Return the names that a column of a role may have."""
@@ -57,10 +60,19 @@ class Columns(BaseModel):
         return KNOWN_NAMES[role] if stated is None else stated
 
 
-class AttributeTable(BaseModel):
-    """A table with one row per item or user. The columns named here are features of the models; rules read all."""
+class Titles(BaseModel, frozen=True, extra="forbid"):
+    """The table of items' titles and its columns."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    file: str = ""
+    """In the folder of the data set's file unless the path is absolute; `--titles` names another."""
+    item: str = ""
+    """The column of item ids; by default one of the usual names."""
+    title: str = ""
+    """The column of titles; by default one of the usual names."""
+
+
+class AttributeTable(BaseModel, frozen=True, extra="forbid"):
+    """A table with one row per item or user. The columns named here are features of the models; rules read all."""
 
     file: str = Field(min_length=1)
     """In the folder of the data set's file unless the path is absolute."""
@@ -79,15 +91,11 @@ class AttributeTable(BaseModel):
     max_missing_share: float = Field(0.5, ge=0, le=1)
     """A column named here with a larger share of empty cells is warned of."""
 
-    @field_validator(*FEATURE_KINDS, mode="before")
-    @classmethod
-    def _one_name_is_a_list(cls, names: object) -> object:
-        return (names,) if isinstance(names, str) else names
+    _names = field_validator(*FEATURE_KINDS, mode="before")(_list_names)
 
     @model_validator(mode="after")
     def _name_each_column_once(self) -> Self:
-        named = [name.lower() for kind in FEATURE_KINDS for name in getattr(self, kind)]
-        named += [self.id.lower()] if self.id else []
+        named = [name.lower() for kind in FEATURE_KINDS for name in getattr(self, kind)] + [self.id.lower()]
         if len(named) > len(set(named)):
             raise ValueError("a column is named twice; it has one kind")
         return self
@@ -96,3 +104,27 @@ class AttributeTable(BaseModel):
     def kinds(self) -> dict[str, FeatureKind]:
         """The kind of each column that is a feature."""
         return {name: kind for kind in FEATURE_KINDS for name in getattr(self, kind)}
+
+
+LANDED_FILES = ("source.parquet", "source-*.parquet")
+"""The names of the files that a query lands: its whole result, or the rows that are new in a run."""
+LANDED = re.compile(r"source(?:-(\d{6,}))?\.parquet")
+"""The same, with the number of new rows' file."""
+
+
+class Source(BaseModel, frozen=True, extra="forbid", hide_input_in_errors=True, str_strip_whitespace=True):
+    """A SQL query, which DuckDB runs, or the database of `url`."""
+
+    query: str = Field(min_length=1)
+    """A `select` with a row for each event, whose columns are found by name, as in a log. `{since}` stands for the
+    newest time that was read."""
+    url: Annotated[str, AfterValidator(check_reference)] = ""
+    """Where the database's URL is, which may hold a password: `env:NAME`, an environment variable; `file:PATH`; or
+    `block:NAME`, a Secret block on the Prefect server."""
+    file: str = ""
+    """The data set's file, where relative paths in the query begin. Reading that file sets it."""
+
+    @property
+    def is_incremental(self) -> bool:
+        """Whether the query asks for new rows only."""
+        return "{since}" in self.query
