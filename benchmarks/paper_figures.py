@@ -241,7 +241,7 @@ def draw_paired_symbols(run: FinishedRun) -> None:
 def like_rows(refit: Refit) -> list[Row]:
     """Return the histogram of `like` of the held-out likes of users with so many likes, up to NUM_SLICES."""
     part = refit.split.parts["test"]
-    sample = sample_likes(refit.model, None, refit.split.train, part, None, np.zeros(len(part.users), dtype=bool))
+    sample = sample_likes(refit.model, None, refit.split.train, part)
     assert sample is not None  # paired_symbols has a like
     return [vars(one) for one in bin_likes_by_degree(sample.like[:, 0], sample.degrees)
             if 1 <= one.low == one.high <= NUM_SLICES]  # fmt: skip

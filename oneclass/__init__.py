@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from oneclass.models.slim.model import SLIM as SLIM
     from oneclass.models.wmf.model import WMF as WMF
     from oneclass.splits import Split as Split
-    from oneclass.tasks.metric_registry import UserRanks as UserRanks
+    from oneclass.tasks.evaluate.own_metrics import UserRanks as UserRanks
     from oneclass.tasks.recommend import Recommender as Recommender
     from oneclass.tasks.recommend import load as load
 

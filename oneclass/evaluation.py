@@ -28,9 +28,8 @@ from oneclass.tasks.binarize.stage import rewrite_interactions
 from oneclass.tasks.errors import InputError, OneclassError
 from oneclass.tasks.evaluate import stage
 from oneclass.tasks.evaluate.jobs import PendingEvaluation, evaluate_in_process
-from oneclass.tasks.evaluate.own_metrics import IdsByIndex, add_own_metrics, load_ids
+from oneclass.tasks.evaluate.own_metrics import IdsByIndex, OwnMetric, add_own_metrics, load_ids
 from oneclass.tasks.evaluate.tables import RankedList, compare_lists
-from oneclass.tasks.metric_registry import OwnMetric
 from oneclass.tasks.protocols import PROTOCOLS, find_validation_splits, list_splits
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import SplitPlan, rewrite_splits
@@ -328,7 +327,7 @@ def tune(
     splits, _ = _split(draw.tables, [start], draw.protocol, start.seed, folds, threads)
     with _quiet_stages():
         validated = [splits[one] for one in find_validation_splits(draw.protocol, splits)]
-        data = [select_validation(split, draw.protocol, start.seed) for split in validated]
+        data = [select_validation(split, start.seed) for split in validated]
     ended = []
     for _ in range(trials):
         trial = suggest_trial(search, ended, data[0].train)

@@ -169,7 +169,6 @@ select
     max(value) filter (metric = 'considered_log_loss') as log_loss,
     max(standard_error) filter (metric = 'considered_log_loss') as log_loss_error,
     max(value) filter (metric = 'considered_calibration_error') as calibration_error,
-    max(value) filter (metric = 'considered_coin_error') as coin_error,
     any_value(likes) as likes,
     any_value(dislikes) as dislikes
 from evaluation.considered

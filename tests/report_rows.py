@@ -158,7 +158,7 @@ def _evaluation_rows(random: np.random.Generator) -> dict[str, list[tuple]]:
 def _like_rows() -> dict[str, list[tuple]]:
     calibration = [
         (RUN, "random_graph", reference, at / 10, at / 10 + 0.1, 100, at / 10 + 0.05, min(1.0, at / 10 + shift), 0.03)
-        for reference, shift in (("coin", 0.15), ("density_ratio", 0.06)) for at in range(10)
+        for reference, shift in (("considered", 0.15), ("sampled_negatives", 0.06)) for at in range(10)
     ]  # fmt: skip
     metrics = (
         ("considered_auc", 0.71, 0.01),

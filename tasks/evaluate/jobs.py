@@ -12,7 +12,6 @@ from cachetools.func import lru_cache
 
 from oneclass.models.base import Model
 from oneclass.models.evaluation.beyond_accuracy import Exposure, ExposureCounts
-from oneclass.models.generator.density_ratio import GroundTruth
 from oneclass.models.memory_estimates import LogSize, is_serial, scoring_bytes
 from oneclass.models.negatives.distributions import NegativeDistribution
 from oneclass.models.registry import MODELS
@@ -70,24 +69,19 @@ class EvaluatedFit(NamedTuple):
     further: Sequence[str] = ()
 
 
-def submit_evaluation(
-    executor: Executor, home: Home, fitted: EvaluatedFit, split: SplitMatrices, truth: GroundTruth | None
-) -> PendingEvaluation:
+def submit_evaluation(executor: Executor, home: Home, fitted: EvaluatedFit, split: SplitMatrices) -> PendingEvaluation:
     """Submit one model's evaluation on the test part, and its ranking of the validation part if it has users with a
     target.
 
     Args:
         split: that of the fit; its parts may lack the histories.
-        truth: of the rows of `train`, if known.
     """
     kind, fit = MODELS[fitted.model], fits.find_fit(home, fitted.model, fitted.digest, checked=False)
     items, scores = split.train.shape[1], len(kind.score_names)
     at_once, _ = _batch_size(kind, split)
     parts, calls, memory = [], [], []
     for part, first, end in _iterate_batches(kind, split):
-        rows = split.parts[part].rows
-        batch_truth = truth.of_users(rows[first:end]) if truth and part == "test" and rows is not None else None
-        calls.append((fitted, part, first, end, batch_truth))
+        calls.append((fitted, part, first, end))
         parts.append((part, end - first))
         memory.append(scoring_bytes(min(end - first, at_once), items, scores, fit.saved_bytes if fit else 0))
     label, serial = f"{fitted.model}: evaluate on {split.protocol}", is_serial(items, at_once)
@@ -135,13 +129,8 @@ def gather_batches(name: str, pending: PendingEvaluation) -> dict[str, list[Eval
     return batches
 
 
-def evaluate_batch(
-    home: Home, fitted: EvaluatedFit, part: str, first: int, end: int, truth: GroundTruth | None
-) -> EvalBatch:
+def evaluate_batch(home: Home, fitted: EvaluatedFit, part: str, first: int, end: int) -> EvalBatch:
     """Evaluate one stored model for the users [first, end) of a part.
-
-    Args:
-        truth: of these users, if known.
 
     Raises:
         OneclassError: a user's items cannot be ranked, or memory is short.
@@ -154,10 +143,9 @@ def evaluate_batch(
             return batch
         users, whole, sample, pairs = split.users_of(part, first, end), split.parts[part], None, None
         if split.protocol == "leave_one_out":
-            has_truth = calibration.select_truth_users(first, len(users.users), len(whole.users))
-            sample = calibration.sample_likes(model, negative_distribution, split.histories, users, truth, has_truth)
+            sample = calibration.sample_likes(model, negative_distribution, split.histories, users)
         if calibration.has_both_classes(whole):
-            pairs = calibration.score_explicit_pairs(model, users, truth)
+            pairs = calibration.score_explicit_pairs(model, users)
         return batch._replace(sample=sample, pairs=pairs)
 
 

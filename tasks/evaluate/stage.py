@@ -19,7 +19,7 @@ from oneclass.tasks import leaderboard
 from oneclass.tasks.cluster import LOCAL, Executor
 from oneclass.tasks.evaluate import calibration, jobs, own_metrics, strata, tables
 from oneclass.tasks.evaluate.jobs import EvalBatch
-from oneclass.tasks.evaluate.own_metrics import NO_IDS, IdsByIndex
+from oneclass.tasks.evaluate.own_metrics import NO_IDS, ChosenMetrics, IdsByIndex, choose_metrics
 from oneclass.tasks.evaluate.ranking import (
     TargetRankMetrics,
     group_ranks_by_degree,
@@ -27,7 +27,6 @@ from oneclass.tasks.evaluate.ranking import (
     users_with_targets,
 )
 from oneclass.tasks.evaluate.tables import RankedList, write_evaluation
-from oneclass.tasks.metric_registry import ChosenMetrics, choose_metrics
 from oneclass.tasks.orchestration.stage_task import stage_task
 from oneclass.tasks.protocols import PROTOCOLS, FittedSplit, find_protocol, is_fold
 from oneclass.tasks.stores import stages, warehouse
@@ -133,12 +132,11 @@ def _evaluate_models(
         ids: of all users and items, if there are metrics of one's own.
     """
     splits = [jobs.load_cached_split(home, digest) for digest, _ in judged]
-    truth = calibration.load_truth(home, splits[0]) if splits[0].protocol == "leave_one_out" else None
 
     def submit(name: str) -> list[jobs.PendingEvaluation]:
         fitted = [jobs.EvaluatedFit(digest, name, fits[name], chosen.by_rank) for digest, fits in judged]
         pending = [
-            jobs.submit_evaluation(executor, home, fit, split, truth) for fit, split in zip(fitted, splits, strict=True)
+            jobs.submit_evaluation(executor, home, fit, split) for fit, split in zip(fitted, splits, strict=True)
         ]
         if not chosen.own:
             return pending

@@ -57,7 +57,6 @@ TABLES: dict[str, tuple[str, str, list[Column]]] = {
         Column("log_loss", "log loss", "metric", "in nats; less is better", error="log_loss_error"),
         Column("calibration_error", "calibration error", "metric", "of the probability from the share of likes, in "
                "ten bins"),
-        Column("coin_error", "off the true coin", "metric", "the same from the true probability; the demo's alone"),
         Column("likes", "likes", "count"), Column("dislikes", "dislikes", "count")]),
 }  # fmt: skip
 SCROLLED = ("considered",)  # on a narrow screen, instead of a card for each row

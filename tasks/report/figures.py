@@ -31,12 +31,8 @@ MAX_HIGHLIGHTED = 4
 ZERO_POSITION = 0.5  # of vertices without likes, for which a logarithmic axis has no place
 SIDES = ("user", "item")
 REFERENCES = {
-    "coin": "the true coin is the probability that a user who considers the item likes it; only the demo knows it, and "
-    "a model that learns from drawn negatives does not tend to it, for some of those would be liked",
     "considered": "considered pairs are held-out likes, and held-out items that the log says were considered and not "
     "liked; popularity here is the share of an item's considerers who liked it",
-    "density_ratio": "the density ratio is the true rate of likes over that of likes and drawn negatives together, "
-    "which is what the models estimate; only the demo knows it",
     "sampled_negatives": "sampled negatives, the papers' substitute, count held-out likes against as many negatives "
     "drawn as the model draws its own: all that real data allow, for what was considered and disliked is never seen",
 }

@@ -9,7 +9,7 @@ import pytest
 from oneclass.models.evaluation.ranks_apart import OF_NEW_ITEMS
 from oneclass.models.registry import MODELS
 from oneclass.tasks.errors import InputError
-from oneclass.tasks.evaluate import evaluate
+from oneclass.tasks.evaluate.stage import evaluate
 from oneclass.tasks.stores import fits, matrices
 from tests.conftest import home_in, load_entries, load_ids, query_rows
 from tests.models.evaluation.test_metrics import compute_naively

@@ -12,7 +12,7 @@ import pytest
 from oneclass.models.evaluation.ranks_apart import NEW, REPEATED
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
-from oneclass.tasks.evaluate import evaluate
+from oneclass.tasks.evaluate.stage import evaluate
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import SplitPlan, split
 from oneclass.tasks.stores import matrices, runs

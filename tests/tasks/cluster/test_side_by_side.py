@@ -18,7 +18,8 @@ from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.cluster import LOCAL, imap
 from oneclass.tasks.datasets import load_dataset
 from oneclass.tasks.demo import DemoSettings, make_demo
-from oneclass.tasks.evaluate import evaluate, jobs
+from oneclass.tasks.evaluate import jobs
+from oneclass.tasks.evaluate.stage import evaluate
 from oneclass.tasks.evaluate.tables import LEAVE_ONE_OUT_TABLES, PROTOCOL_TABLES
 from oneclass.tasks.ingest.stage import ingest
 from oneclass.tasks.stores.home import Home, Limits

@@ -11,7 +11,6 @@ from oneclass.tasks import demo as story
 from oneclass.tasks.demo import DemoSettings, make_demo, solve_degree_distributions
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.stores.home import Home
-from tests.conftest import flip_bit
 
 SMALL = DemoSettings(users=300, items=200, likes=4_000)
 
@@ -81,18 +80,6 @@ def test_the_seed_decides_every_byte(tmp_path):
     assert files[0]["combined_data_1.txt"] != files[2]["combined_data_1.txt"]
 
 
-@pytest.mark.parametrize("name", ["users.npy", "edges.parquet", "settings.json", "log"])
-def test_one_byte_flipped_is_made_anew(home, name, caplog):
-    [log] = make_demo(home, SMALL, 1)
-    file = log if name == "log" else home.truth / name
-    before = file.read_bytes()
-    place = before.index(b'"truth"') + 2 if name == "settings.json" else len(before) // 2
-    flip_bit(file, place)
-    assert make_demo(home, SMALL, 1) == [log]
-    assert file.read_bytes() == before
-    assert (str(file) in caplog.text) == (name != "settings.json")
-
-
 def test_other_settings_take_the_place_of_the_old_log(home, monkeypatch):
     monkeypatch.setattr("oneclass.tasks.demo.LINES_PER_FILE", 3_000)
     several = make_demo(home, SMALL, 1)
@@ -110,7 +97,7 @@ def test_other_settings_take_the_place_of_the_old_log(home, monkeypatch):
 def test_a_failure_leaves_the_old_log_as_it_was(home, monkeypatch):
     [log] = make_demo(home, SMALL, 1)
     before = log.read_bytes(), make_demo_log(home)
-    monkeypatch.setattr("oneclass.tasks.demo.write_ratings_log", lambda *_: 1 / 0)
+    monkeypatch.setattr("oneclass.tasks.demo.draw_ratings", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         make_demo(home, SMALL, 2)
     assert (log.read_bytes(), make_demo_log(home)) == before and not list(home.folder.glob(".demo-*"))

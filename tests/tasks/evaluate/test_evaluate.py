@@ -18,7 +18,8 @@ from oneclass.models.popularity import Popularity
 from oneclass.models.registry import MODELS
 from oneclass.models.settings import ModelSettings
 from oneclass.tasks.errors import OneclassError
-from oneclass.tasks.evaluate import evaluate, jobs, stage
+from oneclass.tasks.evaluate import jobs, stage
+from oneclass.tasks.evaluate.stage import evaluate
 from oneclass.tasks.evaluate.tables import LEAVE_ONE_OUT_TABLES, PROTOCOL_TABLES
 from oneclass.tasks.stores import fits, matrices, warehouse
 from oneclass.tasks.stores.home import Home

@@ -14,9 +14,9 @@ import oneclass
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
 from oneclass.tasks.errors import InputError
-from oneclass.tasks.evaluate import evaluate
+from oneclass.tasks.evaluate.own_metrics import choose_metrics
+from oneclass.tasks.evaluate.stage import evaluate
 from oneclass.tasks.evaluate.strata import METRICS
-from oneclass.tasks.metric_registry import choose_metrics
 from oneclass.tasks.protocols import list_splits
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import SplitPlan, split
@@ -203,7 +203,7 @@ def test_other_metrics_or_another_source_are_evaluated_anew(shop, field_metrics)
 
 
 def test_a_failing_function_is_named_with_the_user(shop, field_metrics):
-    message = r"metric field_metrics:broken failed: IndexError\(.*; in the metric .*broken, of user 'u\d+'"
+    message = r"metric field_metrics:broken failed for user 'u\d+': IndexError\("
     with pytest.raises(InputError, match=message):
         run_stages(shop[0], "leave_one_out", metrics=["field_metrics:broken"])
 

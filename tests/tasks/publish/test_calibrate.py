@@ -43,7 +43,7 @@ def test_the_means_meet_the_shares_of_likes(demo_fits, name):
     pair = [(digest, digests[name])]
     calibrations = calibrate_like(home, name, pair, pair)
     model, part = fits.load_fit(home, name, digests[name]), matrices.load_split(home, digest).parts["validation"]
-    pairs = score_explicit_pairs(model, part, None)
+    pairs = score_explicit_pairs(model, part)
     raw = abs(pairs.like.mean() - pairs.liked.mean())
     calibrated = abs(calibrations.explicit.map_means(pairs.like).mean() - pairs.liked.mean())
     assert calibrated < 0.01 < raw and calibrations.explicit.pairs == len(pairs.like)

@@ -40,8 +40,8 @@ EXPECTED = {
     "costs": "select protocol, model, seconds, peak_bytes, saved_bytes from operations.model_fits where run_id = "
     f"'{RUN}'",
     "considered": """
-        values ('leave_one_out', 'random_graph', 0.71, 0.6125, 0.0934, null, 400, 312),
-            ('leave_one_out', 'popularity', 0.71, 0.6125, 0.0934, null, 400, 312)""",
+        values ('leave_one_out', 'random_graph', 0.71, 0.6125, 0.0934, 400, 312),
+            ('leave_one_out', 'popularity', 0.71, 0.6125, 0.0934, 400, 312)""",
     "metric_changes": CHANGED,
     "setting_changes": "values ('seed', '7', '0'), ('searched.mrf_dense.l2', '55.1', '74.2')",
     "model_settings": """
@@ -229,12 +229,12 @@ def test_ranks_are_drawn_as_they_are(reported, figures):
 def test_calibration_is_drawn_as_it_is(reported, figures):
     (panel,) = figures["calibration"].panels
     bars = {bar.get_label(): bar[0].get_xydata() for bar in panel.axes.containers}
-    for reference in ("coin", "density_ratio"):
+    for reference in ("considered", "sampled_negatives"):
         rows = query_rows(
             reported, f"select mean_like, observed from evaluation.calibration where reference = '{reference}'"
         )
         np.testing.assert_array_equal(bars[reference.replace("_", " ")], rows)
-    assert "the true coin is" in figures["calibration"].how.lower()
+    assert "considered pairs are" in figures["calibration"].how.lower()
 
 
 def test_an_empty_warehouse_says_why_nothing_is_there(tmp_path):
