@@ -80,13 +80,12 @@ def imap(
 
 def _run_in_threads(pending: list[PendingCall], count: int, threads: int) -> Iterator[Any]:
     """Run `count` calls at a time with `threads` each; yield their results in order."""
-    running: deque[Future[Any]] = deque()
-    pool = ThreadPoolExecutor(count)
 
     def run(call: PendingCall) -> Any:
         with limit_threads(threads):
             return call.result()
 
+    running, pool = deque[Future[Any]](), ThreadPoolExecutor(count)
     try:
         for call in pending:
             # Prefect's log handler finds the run in the context.
@@ -94,22 +93,17 @@ def _run_in_threads(pending: list[PendingCall], count: int, threads: int) -> Ite
             # Bounded, or results that the caller has not consumed would pile up.
             if len(running) > 2 * count:
                 yield running.popleft().result()
-        while running:
-            yield running.popleft().result()
+        yield from (call.result() for call in running)
     finally:
         pool.shutdown(cancel_futures=True)
 
 
 @contextlib.contextmanager
 def open_executor(cluster: int | str | None, home: Home) -> Generator[Executor]:
-    """Open the executor of a run; closing it ends workers that it started.
-
-    Args:
-        cluster: the number of worker processes to start on this machine, or the address of a scheduler, such as
-            tls://10.0.0.1:8786; None for this process.
+    """Open the executor of a run: this process, a number of new workers, or those of the scheduler at an address.
 
     Raises:
-        InputError: Dask is not installed, or the cluster cannot be used; the message says why and what to do.
+        InputError: Dask is not installed, or the cluster cannot be used.
     """
     if cluster is None:
         yield LOCAL

@@ -50,40 +50,29 @@ _call_lock = threading.Lock()  # a call uses all threads of a worker
 
 
 class DaskExecutor(Executor):
-    """Runs calls on the workers of a Dask cluster; they start in the order of their submission.
-
-    Args:
-        client: client of a cluster whose workers have been checked.
-        home: with an absolute path, and the threads of a call.
-    """
+    """Runs calls on the workers of a Dask cluster, each with the threads of `home`, in the order of submission."""
 
     def __init__(self, client: distributed.Client, home: Home, worker_memory: int | None) -> None:
         self._client, self._home, self.worker_memory = client, home, worker_memory
 
-    def submit(self, function: Callable[..., Any], /, *arguments: Any, label: str = "call") -> PendingCall:
-        """As in `Executor`."""
-        return self._send(label, function, arguments)
+    def submit(
+        self, function: Callable[..., Any], /, *arguments: Any, label: str = "call", priority: int = 0
+    ) -> PendingCall:
+        """As in `Executor`; calls of higher priority take precedence over waiting ones."""
+        # Dask would unpickle arguments, and import their modules, in the thread of its event loop.
+        call = find_versions(), self._home, pickle.dumps((function, arguments))
+        key = f"{label}-{uuid.uuid4().hex}"
+        future = self._client.submit(run_call, *call, key=key, pure=False, priority=priority)
+        return PendingCall(partial(_wait, label, future))
 
     def map(self, function: Callable[..., Any], calls: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """As in `BlockExecutor`; takes precedence over waiting submitted calls."""
-        pending = [self._send(function.__name__.strip("_"), function, call, priority=1) for call in calls]
+        """As in `BlockExecutor`."""
+        pending = [self.submit(function, *call, label=function.__name__.strip("_"), priority=1) for call in calls]
         return [call.result() for call in pending]
-
-    def _send(self, label: str, function: Callable[..., Any], call: tuple[Any, ...], priority: int = 0) -> PendingCall:
-        # Dask would unpickle arguments, and import their modules, in the thread of its event loop.
-        arguments, key = (find_versions(), self._home, pickle.dumps((function, call))), f"{label}-{uuid.uuid4().hex}"
-        return PendingCall(
-            partial(_wait, label, self._client.submit(run_call, *arguments, key=key, pure=False, priority=priority))
-        )
 
 
 def _wait(label: str, future: "distributed.Future[Any]") -> Any:
-    """Return the result of a call.
-
-    Raises:
-        OneclassError: each worker that ran it died.
-        ClusterUnavailable: the scheduler is gone.
-    """
+    """Return the result of a call; raise an error with advice if its workers died or the scheduler is gone."""
     try:
         return future.result()
     except KilledWorker as error:
@@ -109,36 +98,35 @@ def open_cluster(cluster: int | str, home: Home) -> Generator[DaskExecutor]:
     home.spill.mkdir(parents=True, exist_ok=True)
     home, option = home.absolute(), f"--{'dask' if isinstance(cluster, str) else 'workers'} {cluster}"
     with contextlib.ExitStack() as stack:
-        if isinstance(cluster, str):
-            _require_encryption(cluster)
-            scheduler = cluster
-        elif cluster > 0:
-            scheduler = stack.enter_context(_start_workers(home, cluster))
-        else:
-            raise InputError(f"{option}: start at least one worker.")
+        if isinstance(cluster, str) and (url := urlsplit(cluster)).scheme != "tls" and url.hostname not in LOOPBACK:
+            raise InputError(
+                f"{option}: anyone who can reach a port that is not encrypted can run code on every worker and this "
+                "machine. Write tls://HOST:PORT, or tcp://127.0.0.1:PORT for a scheduler on this machine."
+            )
+        scheduler = cluster if isinstance(cluster, str) else stack.enter_context(_start_workers(home, cluster))
         try:
             client = stack.enter_context(distributed.Client(scheduler, timeout=CONNECT_SECONDS))
-        except (OSError, ValueError, TypeError, TimeoutError) as error:
-            raise InputError(f"{option}: no scheduler answers there ({error}).") from error
-        workers, cores = _check_workers(client, option, home)
+            client.wait_for_workers(1, timeout=CONNECT_SECONDS)
+            available: Any = client.run(check_worker, find_versions(), home)
+        except Exception as error:
+            advice = "Start a scheduler and workers with this source there: docs/how-to/cluster.md."
+            raise InputError(f"{option}: {str(error).rstrip('.')}. {advice}") from error
+        workers = client.scheduler_info(n_workers=-1)["workers"].values()
+        cores, memory = home.limits.threads // len(workers), int(MEMORY_SHARE * resources.memory_limit() / len(workers))
         if isinstance(cluster, str):
+            cores = min(available.values()) // max(Counter(info["host"] for info in workers).values())
             memory = min(info["memory_limit"] for info in workers) or None
-        else:
-            cores = max(1, home.limits.threads // cluster)
-            memory = int(MEMORY_SHARE * resources.memory_limit() / cluster)
-        home = replace(home, limits=replace(home.limits, threads=cores))
+        home = replace(home, limits=replace(home.limits, threads=max(1, cores)))
         client.forward_logging("oneclass", logging.INFO)
-        size = "" if memory is None else f" and {resources.format_size(memory)}"
-        text = "%d workers with %d threads%s each; dashboard: %s"
-        logger.info(text, len(workers), cores, size, client.dashboard_link)
+        text = "%d workers with %d threads each; dashboard: %s"
+        logger.info(text, len(workers), home.limits.threads, client.dashboard_link)
         yield DaskExecutor(client, home, memory)
 
 
 def _start_workers(home: Home, workers: int) -> distributed.LocalCluster:
     """Start a cluster on the loopback interface that only this process and its workers can talk to.
 
-    Dask's ports take code from anyone who reaches them, so each connection needs the run's temporary certificate. Its
-    key reaches the workers through pipes.
+    Dask's ports take code from anyone who reaches them, so each connection needs the run's temporary certificate.
     """
     # Python's resource tracker would print a warning after a killed run.
     os.environ.setdefault("PYTHONWARNINGS", "ignore:resource_tracker")
@@ -158,39 +146,6 @@ def _start_workers(home: Home, workers: int) -> distributed.LocalCluster:
         )
 
 
-def _require_encryption(address: str) -> None:
-    """Raise `InputError` for an unencrypted connection to another machine: a scheduler can run code on its clients."""
-    url = urlsplit(address)
-    if url.scheme != "tls" and url.hostname not in LOOPBACK:
-        raise InputError(
-            f"--dask {address}: anyone who can reach a port that is not encrypted can run code on every worker. Write "
-            "tls://HOST:PORT, or tcp://127.0.0.1:PORT for a scheduler on this machine."
-        )
-
-
-def _check_workers(client: distributed.Client, option: str, home: Home) -> tuple[list[dict[str, Any]], int]:
-    """Return what Dask tells of each worker, and the cores that each may use.
-
-    Raises:
-        InputError: there is no worker, or one is incompatible.
-    """
-    try:
-        client.wait_for_workers(1, timeout=CONNECT_SECONDS)
-    except TimeoutError as error:
-        raise InputError(f"{option}: the scheduler has no worker. Start some with `dask worker ADDRESS`.") from error
-    workers = client.scheduler_info(n_workers=-1)["workers"]
-    reasons: Any = client.run(find_incompatibility, find_versions(), home, on_error="return")
-    for address, info in workers.items():
-        reason = reasons.get(address)
-        if info["nthreads"] != 1:
-            reason = f"it has {info['nthreads']} Dask threads; start it with --nthreads 1: each call uses all cores"
-        if reason:
-            raise InputError(f"{option}: worker {address} cannot be used: {reason}.")
-    cores: Any = client.run(resources.available_cores, workers=list(workers))
-    of_host = Counter(info["host"] for info in workers.values())
-    return list(workers.values()), max(1, min(cores[one] // of_host[of["host"]] for one, of in workers.items()))
-
-
 @functools.cache
 def find_versions() -> Mapping[str, str]:
     """Return the versions of all that a result depends on: Python, libraries and, as a digest, this source."""
@@ -200,28 +155,24 @@ def find_versions() -> Mapping[str, str]:
     return {"Python": platform.python_version(), **libraries, "oneclass's source": digest_of(files, root)}
 
 
-def find_incompatibility(versions: Mapping[str, str], home: Home) -> str:
-    """Return why this worker cannot run calls of a coordinator with these versions and this home; empty if it can."""
-    for name, own in find_versions().items():
-        if own != versions[name]:
-            return f"it has {name} {own}, and the run {versions[name]}: install the same versions"
-    return "" if home.folder.exists() else f"it does not see {home.folder}: mount the home there under the same path"
+def check_worker(versions: Mapping[str, str], home: Home, dask_worker: Any) -> int:
+    """Return the cores that this worker may use, or raise `ClusterUnavailable`; Dask's `run` passes the worker."""
+    reasons = [
+        f"it has {name} {own}, and the run {versions[name]}: install the same versions"
+        for name, own in find_versions().items()
+        if own != versions[name]
+    ]
+    if not home.folder.exists():
+        reasons.append(f"it does not see {home.folder}: mount the home there under the same path")
+    if reasons:
+        raise ClusterUnavailable(f"worker {dask_worker.address} cannot be used: {'; '.join(reasons)}.")
+    return resources.available_cores()
 
 
 def run_call(versions: Mapping[str, str], home: Home, pickled: bytes) -> Any:
-    """Run a pickled call (function, arguments) on a worker, one at a time.
-
-    The worker is checked before each call, since it may have joined late.
-
-    Args:
-        home: replaces a home among the arguments; it has the threads of a call.
-
-    Raises:
-        ClusterUnavailable: this worker cannot run it.
-    """
+    """Run a pickled call (function, arguments) on a worker, with `home` in the place of a home among the arguments."""
     with _call_lock:
-        if reason := find_incompatibility(versions, home):
-            raise ClusterUnavailable(f"worker {distributed.get_worker().address} cannot be used: {reason}.")
+        check_worker(versions, home, distributed.get_worker())  # it may have joined late
         # Dask forwards this worker's log records to the coordinator, and nothing else handles them.
         os.environ |= {"PREFECT_LOGGING_EXTRA_LOGGERS": "", "PREFECT_LOGGING_TO_API_ENABLED": "false"}
         oneclass = logging.getLogger("oneclass")

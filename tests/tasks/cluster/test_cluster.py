@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import dask
 import numpy as np
@@ -80,13 +81,15 @@ def other_source(folder):
 
 
 def test_a_worker_that_does_not_see_the_home_or_has_another_version_says_so(home):
-    versions = dask_executor.find_versions()
-    said = f"it does not see {home.folder}: mount the home there under the same path"
-    assert dask_executor.find_incompatibility(versions, home) == said
+    versions, worker = dask_executor.find_versions(), SimpleNamespace(address="tcp://somewhere")
+    said = f"worker tcp://somewhere cannot be used: it does not see {home.folder}: mount the home there"
+    with pytest.raises(ClusterUnavailable, match=said):
+        dask_executor.check_worker(versions, home, worker)
     home.folder.mkdir(parents=True)
-    assert dask_executor.find_incompatibility(versions, home) == ""
+    assert dask_executor.check_worker(versions, home, worker) == resources.available_cores()
     said = f"it has numpy {np.__version__}, and the run 0.1: install the same versions"
-    assert dask_executor.find_incompatibility({**versions, "numpy": "0.1"}, home) == said
+    with pytest.raises(ClusterUnavailable, match=said):
+        dask_executor.check_worker({**versions, "numpy": "0.1"}, home, worker)
 
 
 def test_a_call_on_a_worker_that_came_late_with_another_source_ends_the_run(own_cluster, home, tmp_path):
@@ -99,12 +102,12 @@ def test_a_call_on_a_worker_that_came_late_with_another_source_ends_the_run(own_
             pending.result()
 
 
-def test_a_cluster_whose_workers_cannot_be_used_is_refused(own_cluster, home, monkeypatch):
+def test_a_cluster_whose_workers_cannot_be_used_is_refused(own_cluster, home, monkeypatch, tmp_path):
     monkeypatch.setattr(dask_executor, "CONNECT_SECONDS", 1.0)
-    with pytest.raises(InputError, match="the scheduler has no worker"), open_cluster(own_cluster, home):
+    with pytest.raises(InputError, match="Only 0/1 workers"), open_cluster(own_cluster, home):
         pass
-    own_cluster.worker("--nthreads", "2")
-    message = "has 2 Dask threads; start it with --nthreads 1"
+    own_cluster.worker(source=other_source(tmp_path / "other"))
+    message = r"worker tcp://[\d.:]+ cannot be used: it has oneclass's source"
     with pytest.raises(InputError, match=message), open_cluster(own_cluster, home):
         pass
 
@@ -174,11 +177,10 @@ def test_a_cluster_that_speaks_tls_is_used_where_there_are_certificates(certific
 @pytest.mark.parametrize(
     ("address", "message"),
     [
-        (0, "--workers 0: start at least one worker"),
         ("10.0.0.1:8786", "Write tls://HOST:PORT, or tcp://127.0.0.1:PORT"),
         ("tcp://10.0.0.1:8786", "port that is not encrypted"),
         ("tls://127.0.0.1:8786", "check your TLS configuration"),
-        ("tcp://127.0.0.1:1", "no scheduler answers there"),
+        ("tcp://127.0.0.1:1", "Timed out trying to connect"),
     ],
 )
 def test_a_cluster_that_cannot_be_used_is_refused(home, monkeypatch, address, message):
