@@ -24,7 +24,7 @@ from cyclopts import App, CycloptsError, Parameter
 
 from oneclass.flows import prefect_server
 from oneclass.flows.parameters import find_default
-from oneclass.tasks.terminal import escape_lines, escape_unencodable, open_closed_streams, print_text
+from oneclass.tasks.terminal import escape_lines, prepare_streams, print_text
 
 COMMANDS = {  # arguments of a common use, with which the command's help ends
     "backfill": "--dataset mine --source orders.csv",
@@ -61,7 +61,7 @@ def build_app(name: str, program: str | None = None) -> App:
         program: how it is called in the help.
     """
     program = program or f"python -m flows.{name}"
-    run = getattr(_import_command(name), name)
+    run = getattr(importlib.import_module(f"oneclass.flows.{name}"), name)
     kind: Any = inspect.signature(run).parameters["given"].annotation
     app = App(
         name=program,
@@ -70,7 +70,10 @@ def build_app(name: str, program: str | None = None) -> App:
         version=f"oneclass {version('oneclass')}",
         help_format="plaintext",  # which loads less than Markdown
         default_parameter=Parameter(
-            allow_repeating=True, consume_multiple=True, negative=(), show_default=_format_default
+            allow_repeating=True,
+            consume_multiple=True,
+            negative=(),
+            show_default=lambda value: None if value is False or value in ([], {}) else value,
         ),
         **RETURN_ALL,
     )
@@ -90,14 +93,6 @@ def build_app(name: str, program: str | None = None) -> App:
     return app
 
 
-def _import_command(name: str) -> types.ModuleType:
-    return importlib.import_module(f"oneclass.flows.{name}")
-
-
-def _format_default(value: Any) -> Any:
-    return None if value is False or value in ([], {}) else value
-
-
 def main(name: str, arguments: Sequence[str]) -> int:
     """Run a command and return its exit status, one of `EXIT_STATUSES`."""
     return run_app(build_app(name), arguments)
@@ -113,12 +108,13 @@ def run_app(app: App, arguments: Sequence[str]) -> int:
     if parsed is None:
         return 0
     name, given, debug = parsed
-    command = _import_command(name)
+    command = importlib.import_module(f"oneclass.flows.{name}")
     try:
         if name in WITH_PREFECT:
             output, failure = f"\n{_run_with_prefect(command, name, given, debug)}", 0
         else:
-            output, failure = _run_alone(getattr(command, name), given, debug), 1
+            with warnings.catch_warnings(action="default" if debug else "ignore"):  # the output has what matters
+                output, failure = getattr(command, name)(given), 1
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
     except BaseException as error:
@@ -168,13 +164,6 @@ def _run_with_prefect(command: types.ModuleType, name: str, given: Any, debug: b
         return getattr(command, name)(given)
 
 
-def _run_alone(run: Any, given: Any, debug: bool) -> str:
-    """Run a command without loading Prefect."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("default" if debug else "ignore")  # the output has what matters
-        return run(given)
-
-
 def _report_error(error: BaseException, debug: bool) -> int:
     """Print an error in one message and return the exit status."""
     if debug:
@@ -189,16 +178,17 @@ def _report_error(error: BaseException, debug: bool) -> int:
     return status
 
 
-def run_as_program(name: str) -> NoReturn:
-    """Run a command as the program of this process, and end the process with its exit status."""
-    _run_program(lambda: build_app(name), sys.argv[1:])
+def run_as_program(name: str | None = None) -> NoReturn:
+    """Run a command, by default the one that the first argument names, and end the process with its exit status."""
+    prepare_streams()
+    raise SystemExit(run_app(build_app(name) if name else build_script(), sys.argv[1:]))
 
 
 def run_script() -> NoReturn:
-    """Run the console script `oneclass`: the command that its first argument names, from the installed package."""
+    """Run the console script `oneclass`, from the installed package."""
     # A command starts its server as a process with `-c`, which would import packages from the current folder.
     os.environ.setdefault("PYTHONSAFEPATH", "1")
-    _run_program(build_script, sys.argv[1:])
+    run_as_program()
 
 
 def build_script() -> App:
@@ -207,9 +197,3 @@ def build_script() -> App:
     for name in COMMANDS:
         app.command(build_app(name, f"oneclass {name}"), name=list(dict.fromkeys([name, name.replace("_", "-")])))
     return app
-
-
-def _run_program(build: Any, arguments: Sequence[str]) -> NoReturn:
-    open_closed_streams()
-    escape_unencodable()
-    raise SystemExit(run_app(build(), arguments))

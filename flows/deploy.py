@@ -10,6 +10,7 @@ from typing import Any
 
 from oneclass.flows.commands import run_as_program
 from oneclass.flows.parameters import NightlyRetrainParameters, SettingParameters
+from oneclass.tasks.errors import InputError
 
 WORK_POOL = "oneclass"
 
@@ -51,7 +52,8 @@ def deploy(given: DeployParameters) -> str:
         notifications.list_targets(targets)
         return notifications.send_test(targets, given.dataset)
     notifications.warn_of_missing_targets(targets)
-    prefect_server.require_server()
+    if why := prefect_server.explain_unreachable():
+        raise InputError(f"{why} Start it (prefect server start) and run again.")
     with get_client(sync_client=True) as client:
         try:
             client.read_work_pool(WORK_POOL)
@@ -83,8 +85,8 @@ def build_parameters(given: DeployParameters) -> dict[str, Any]:
     settings = dict(given.settings)
     if titles := settings.get("publish.titles"):
         settings["publish.titles"] = str(Path(titles).resolve())
-    parameters = {"config": [str(Path(path).resolve()) for path in given.config], "settings": settings}
-    kept = {name: value for name, value in parameters.items() if value}
+    config = [str(Path(path).resolve()) for path in given.config]
+    kept = ({"config": config} if config else {}) | ({"settings": settings} if settings else {})
     return {"dataset": given.dataset, "home": str(home.resolve_root(given.home).resolve()), **kept}
 
 

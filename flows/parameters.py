@@ -12,6 +12,7 @@ from dataclasses import MISSING, Field, dataclass, field, fields
 from datetime import date
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
+from annotated_types import Ge
 from cyclopts import Parameter, Token
 from cyclopts.validators import Number
 from docstring_parser import parse
@@ -21,23 +22,18 @@ if TYPE_CHECKING:
     from oneclass.tasks.stores.home import Home
 
 
-def parse_assignment(text: str) -> tuple[str, Any]:
-    """Parse `key=value` of `--set`: a dotted name, and a TOML value whose quotes may be omitted.
-
-    Raises:
-        ValueError: it has no `=`, or the name has no dot.
-    """
-    key, equals, value = text.partition("=")
-    if not equals or "." not in key:
-        raise ValueError(f"{text}: write it as name.setting=value, such as binarize.threshold=4.")
-    try:
-        return key.strip(), tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
-        return key.strip(), value.strip()
-
-
 def _parse_assignments(kind: Any, tokens: Sequence[Token]) -> dict[str, Any]:
-    return dict(parse_assignment(token.value) for token in tokens)
+    """Parse each `key=value` of `--set`: a dotted name, and a TOML value whose quotes may be omitted."""
+    parsed: dict[str, Any] = {}
+    for token in tokens:
+        key, equals, value = token.value.partition("=")
+        if not equals or "." not in key:
+            raise ValueError(f"{token.value}: write it as name.setting=value, such as binarize.threshold=4.")
+        try:
+            parsed[key.strip()] = tomllib.loads(f"value = {value}")["value"]
+        except tomllib.TOMLDecodeError:
+            parsed[key.strip()] = value.strip()
+    return parsed
 
 
 def _split_names(kind: Any, tokens: Sequence[Token]) -> list[str]:
@@ -47,7 +43,7 @@ def _split_names(kind: Any, tokens: Sequence[Token]) -> list[str]:
 Assignments = Annotated[
     dict[str, Any], Parameter(name="--set", accepts_keys=False, n_tokens=-1, converter=_parse_assignments)
 ]
-Count = Annotated[int, Parameter(validator=Number(gte=1))]
+Count = Annotated[int, Ge(1), Parameter(validator=Number(gte=1))]
 Names = Annotated[list[str], Parameter(n_tokens=-1, converter=_split_names)]
 
 
@@ -101,11 +97,23 @@ class RunParameters(SettingParameters):
         threads: cores to use; all available ones by default, which is also the maximum
         memory: memory for DuckDB, such as 4GB, past which it spills to the home; by default a third of the machine's,
             or of the container's, up to 4 GiB, or a sixth
+        models: the models to train, such as slim,wmf, or all; by default the data set's list. A class of another
+            package is package.module:Class
+        protocols: the protocols to evaluate by: by default strong_generalization, leave_one_out and, of logs with times
+            whose users return, next_events, and of data sets with attributes of items, cold_items; given with
+            --split-files
+        workers: fit and judge on a Dask cluster of this many processes of this machine, which ends with the run
+        dask: fit and judge on the Dask cluster of the scheduler there, tls://HOST:PORT, or tcp://HOST:PORT on this
+            machine
     """
 
     seed: int = 0
-    threads: int | None = None
+    threads: Count | None = None
     memory: str | None = None
+    models: Names = field(default_factory=list[str])
+    protocols: Names = field(default_factory=list[str])
+    workers: Count | None = None
+    dask: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,44 +143,14 @@ class ColumnParameters(DatasetParameters):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainParameters(RunParameters):
-    """Parameters of flows that train, evaluate and publish.
-
-    Attributes:
-        models: the models to train, such as slim,wmf, or all; by default the data set's list. A class of another
-            package is package.module:Class
-        protocols: the protocols to evaluate by: by default strong_generalization, leave_one_out and, of logs with times
-            whose users return, next_events, and of data sets with attributes of items, cold_items; given with
-            --split-files
-    """
-
-    models: Names = field(default_factory=list[str])
-    protocols: Names = field(default_factory=list[str])
-
-
-@dataclass(frozen=True, kw_only=True)
-class ClusterParameters(TrainParameters):
-    """Parameters of runs that may use several processes or machines.
-
-    Attributes:
-        workers: fit and judge on a Dask cluster of this many processes of this machine, which ends with the run
-        dask: fit and judge on the Dask cluster of the scheduler there, tls://HOST:PORT, or tcp://HOST:PORT on this
-            machine
-    """
-
-    workers: int | None = None
-    dask: str | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class NightlyRetrainParameters(ClusterParameters):
+class NightlyRetrainParameters(RunParameters):
     """Parameters of the flow `nightly-retrain`."""
 
     dataset: str = "demo"
 
 
 @dataclass(frozen=True, kw_only=True)
-class BackfillParameters(ColumnParameters, ClusterParameters):
+class BackfillParameters(ColumnParameters, RunParameters):
     """Parameters of the flow `backfill`.
 
     Attributes:
@@ -225,7 +203,7 @@ def flow_with_parameters(kind: type[RunParameters]) -> Callable[[Callable[[Any],
 
     from oneclass.tasks.settings import MODELS, PROTOCOLS
 
-    hints = get_type_hints(kind)
+    hints = get_type_hints(kind, include_extras=True)
     # Prefect's pages make a choice of these values.
     for name, values in {"models": sorted(MODELS), "protocols": list(PROTOCOLS)}.items():
         if name in hints:

@@ -3,7 +3,7 @@
 import contextlib
 import logging
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from dataclasses import replace
 from datetime import date
 
@@ -52,11 +52,7 @@ def format_run_name() -> str:
     return f"{flow_run.parameters['dataset']} {flow_run.parameters.get('until') or date.today()} {flow_run.id[-8:]}"
 
 
-@flow(
-    name="backfill",
-    description=f"From raw logs to published tables. {ABOUT}",
-    flow_run_name=format_run_name,
-)
+@flow(name="backfill", description=f"From raw logs to published tables. {ABOUT}", flow_run_name=format_run_name)
 @flow_with_parameters(BackfillParameters)
 def backfill(given: BackfillParameters) -> Published:
     """Turn raw logs into published tables."""
@@ -64,9 +60,7 @@ def backfill(given: BackfillParameters) -> Published:
 
 
 @flow(
-    name=NIGHTLY_DEPLOYMENT,
-    description=f"Retrains on all events, old and new. {ABOUT}",
-    flow_run_name=format_run_name,
+    name=NIGHTLY_DEPLOYMENT, description=f"Retrains on all events, old and new. {ABOUT}", flow_run_name=format_run_name
 )
 @flow_with_parameters(NightlyRetrainParameters)
 def nightly_retrain(given: NightlyRetrainParameters) -> Published | State:
@@ -95,17 +89,14 @@ def _reason_to_skip(run: RunSettings) -> str | None:
 
     Also None when the home cannot be opened: the run then fails with the same error, and notifies.
     """
-    later_run = None
     try:
         with runs.lock_data_set(run.home):
             later_run = runs.find_completed_since(run.home, flow_run.scheduled_start_time, NIGHTLY_DEPLOYMENT)
     except runs.DataSetLocked:
         return "another run is at work on this data set; nothing was done."
-    except OneclassError as error:
-        logger.debug("%s: %s", run.dataset.name, error)
-    if later_run:
-        return f"this run was due before run {later_run} began, which did its work; nothing was done."
-    return None
+    except OneclassError:
+        return None
+    return later_run and f"this run was due before run {later_run} began, which did its work; nothing was done."
 
 
 def run_pipeline(run: RunSettings, flow_name: str) -> Published:
@@ -122,8 +113,10 @@ def run_pipeline(run: RunSettings, flow_name: str) -> Published:
         stack.enter_context(run_context(run, run_id, flow_name))
         executor = stack.enter_context(cluster.open_executor(run.cluster, run.home))
         splits = build_splits(run, run_id)
-        logs = capacity.measure_logs(run.home, splits.digests.values())
-        run = fit_to_machine(drop_optional_models(run, splits), run_id, logs, executor)
+        run = drop_optional_models(run, splits)
+        named = run.models if run.are_named else [run.publish.model or ""]
+        room = capacity.measure_logs(run.home, splits.digests.values()), capacity.available_memory(executor)
+        run = replace(run, models=capacity.choose_models(run.home, run_id, run.models, named, *room))
         diagnose_task(run.home, run_id, run.seed)
         run = replace(run, models=_tune_settings(run, run_id, splits, executor))
         models = ModelRun(run, run_id, splits, executor)
@@ -164,40 +157,14 @@ def drop_optional_models(run: RunSettings, splits: Splits) -> RunSettings:
     return replace(run, models={name: of for name, of in run.models.items() if name not in reasons})
 
 
-def fit_to_machine(
-    run: RunSettings, run_id: str, logs: Sequence[capacity.LogSize], executor: cluster.Executor
-) -> RunSettings:
-    """Leave out the default models whose fit on one of the training matrices `logs` is too large for the machine.
-
-    Raises:
-        InputError: a model that the user named, or `publish.model`, is too large.
-    """
-    available = capacity.available_memory(executor)
-    named = {name: of for name, of in run.models.items() if not run.substitutes or name == run.publish.model}
-    capacity.refuse_large_models(named, logs, available)
-    if not run.substitutes:
-        return run
-    default = {name: of for name, of in run.models.items() if name not in named}
-    chosen = capacity.choose_default_models(run.home, run_id, default, run.substitutes, logs, available)
-    return replace(run, models=named | chosen)
-
-
 def _tune_settings(
     run: RunSettings, run_id: str, splits: Splits, executor: cluster.Executor
 ) -> dict[str, ModelSettings]:
     """Return the settings of each model, searched where the data set has none."""
     judged_by = choose_publish_protocol(run.publish.protocol, splits.digests)
-    tuned = list(run.dataset.models)
-    return auto.tune_task(
-        run.home,
-        run_id,
-        protocol=judged_by or next((name for name in PROTOCOLS if list_splits(name, splits.digests)), None),
-        digests=splits.digests,
-        models=run.models,
-        request=auto.SearchRequest(run.train.tune, run.given, tuned, run.until or date.today()),
-        seed=run.seed,
-        executor=executor,
-    )
+    judged_by = judged_by or next((name for name in PROTOCOLS if list_splits(name, splits.digests)), None)
+    asked = run.train.tune, run.given, list(run.dataset.models), run.seed, run.until or date.today()
+    return auto.tune_task(run.home, run_id, auto.SearchRequest(judged_by, *asked), splits.digests, run.models, executor)
 
 
 @contextlib.contextmanager

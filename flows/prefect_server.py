@@ -17,7 +17,7 @@ import urllib.request
 from collections.abc import Generator, Mapping
 from pathlib import Path
 
-from oneclass.tasks.errors import InputError, OneclassError
+from oneclass.tasks.errors import OneclassError
 
 logger = logging.getLogger(__name__)
 
@@ -129,12 +129,6 @@ def ensure_server() -> Generator[None]:
             yield
         return
     yield
-
-
-def require_server() -> None:
-    """Raise `InputError` if no permanent server is configured, or it does not answer."""
-    if why := explain_unreachable():
-        raise InputError(f"{why} Start it (prefect server start) and run again.")
 
 
 def explain_unreachable(timeout: float = TIMEOUT_SECONDS) -> str:

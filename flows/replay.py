@@ -3,7 +3,7 @@
 import json
 import logging
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import replace
 from datetime import date, timedelta
 from typing import Any
@@ -22,8 +22,6 @@ UNIT_DAYS = {"d": 1, "w": 7}
 # Settings that may differ between a replayed night and the run that did it, for which the events are compared, and the
 # choice that a run records with them.
 IRRELEVANT_SETTINGS = ("sources", "limits", "files", "ingest", "until", "seen_items")
-
-
 # The run that did each night, by the day whose end bounds its events; None if it is missing.
 Nights = dict[date, str | None]
 
@@ -61,21 +59,16 @@ def _plan_nights(given: ReplayParameters, run: RunSettings) -> Nights:
     A run did a night if it completed with the same settings on the events up to the end of that day, and no log with
     such events was ingested or deleted afterwards.
     """
-    done = dict(_completed_days(run))
-    return {day: done.get(day) for day in _list_days(given)}
-
-
-def _completed_days(run: RunSettings) -> Iterator[tuple[date, str]]:
-    """Yield the day and run of each backfill that is still valid, the newest of a day last."""
-    if not run.home.warehouse.exists():
-        return
-    described = json.loads(json.dumps(run.describe(), default=str))
-    wanted = _relevant_settings(described, described)
-    with warehouse.open_warehouse(run.home, read_only=True) as connection:
-        completed = warehouse.select(connection, "runs/backfilled_until")
-    for run_id, day, settings in completed.iter_rows():
-        if _relevant_settings(json.loads(settings), described) == wanted:
-            yield day, run_id
+    nights: Nights = dict.fromkeys(_list_days(given))
+    if run.home.warehouse.exists():
+        described = json.loads(json.dumps(run.describe(), default=str))
+        wanted = _relevant_settings(described, described)
+        with warehouse.open_warehouse(run.home, read_only=True) as connection:
+            completed = warehouse.select(connection, "runs/backfilled_until")
+        for run_id, day, settings in completed.iter_rows():
+            if day in nights and _relevant_settings(json.loads(settings), described) == wanted:
+                nights[day] = run_id
+    return nights
 
 
 def _relevant_settings(settings: dict[str, Any], described: Collection[str]) -> dict[str, Any]:

@@ -61,9 +61,10 @@ def check_home(run: "RunSettings") -> None:
 
     erasures.require_finished(run.home)
     named = run.split_files or run.sources
-    has_input = named or run.is_demo or run.dataset.source or any(run.home.landing.glob("*"))
-    if not has_input and not _warehouse_has_events(run):
-        raise InputError(describe_expected_sources(run.home, run.dataset))
+    has_input = bool(named or run.is_demo or run.dataset.source or any(run.home.landing.glob("*")))
+    missing = InputError(describe_expected_sources(run.home, run.dataset))
+    if not has_input and not run.home.warehouse.exists():
+        raise missing
     if run.publish.titles:
         read_titles(Path(run.publish.titles), run.dataset)
     attributes: Attributes = {
@@ -75,18 +76,10 @@ def check_home(run: "RunSettings") -> None:
         from oneclass.tasks.rules.lists import check_rules
 
         check_rules(declared, attributes)
-    with runs.lock_data_set(run.home), warehouse.open_warehouse(run.home):
-        pass
-
-
-def _warehouse_has_events(run: "RunSettings") -> bool:
-    from oneclass.tasks.stores import warehouse
-
-    if not run.home.warehouse.exists():
-        return False
-    # Open for writing: a run that was killed may have left no tables.
-    with warehouse.open_warehouse(run.home) as connection:
-        return warehouse.fetch_row(connection, "select count(*) > 0 from operations.log_files")[0]
+    with runs.lock_data_set(run.home), warehouse.open_warehouse(run.home) as connection:
+        has_events = warehouse.fetch_row(connection, "select count(*) > 0 from operations.log_files")[0]
+    if not has_input and not has_events:
+        raise missing
 
 
 @contextlib.contextmanager
@@ -103,13 +96,8 @@ def notify_startup_failure(given: RunParameters, run_id: str = "") -> Generator[
 
             lines = [f"{given.dataset}: the run ended before its first stage", *str(error).strip().splitlines()]
             state = "cancelled" if isinstance(error, runs.DataSetLocked) else "failed"
-            notifications.deliver(
-                find_notify_settings(given),
-                dataset=given.dataset,
-                run_id=run_id,
-                state=state,
-                text="\n".join(lines[:5]),
-            )
+            told = {"dataset": given.dataset, "run_id": run_id, "state": state, "text": "\n".join(lines[:5])}
+            notifications.deliver(find_notify_settings(given), **told)
         raise
 
 

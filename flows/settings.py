@@ -5,7 +5,7 @@ import functools
 import logging
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from datetime import date
 from functools import partial
 from pathlib import Path
@@ -16,12 +16,11 @@ from pydantic import ByteSize, Field, TypeAdapter, ValidationError
 from oneclass.flows.parameters import BackfillParameters, RunParameters
 from oneclass.tasks import datasets
 from oneclass.tasks.binarize.settings import BinarizeSettings
-from oneclass.tasks.capacity import LARGE_CATALOGUE_MODELS
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.demo import DemoSettings
 from oneclass.tasks.errors import InputError
+from oneclass.tasks.evaluate.own_metrics import choose_metrics
 from oneclass.tasks.ingest.landing import IngestSettings
-from oneclass.tasks.metric_registry import choose_metrics
 from oneclass.tasks.orchestration.notifications import NotifySettings
 from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.recommend.companion import has_like
@@ -58,8 +57,7 @@ class RunSettings:
         models: the settings of each model to train, by its name.
         optional_protocols: those of `protocols` that are left out where the log does not allow them.
         optional_models: those of `models` that are left out where the log does not have what they learn from.
-        substitutes: models that take the place of default ones that are too large; none if `--models` names the models,
-            so that one that is too large is refused.
+        are_named: whether `--models` names the models, so that one that is too large is refused.
         given: the names of the settings that the command line or its files set, by model.
         rebuild: whether the events in the warehouse are published anew as in a new home: no log is read, and no gate
             keeps what is published.
@@ -89,7 +87,7 @@ class RunSettings:
     replace: bool = False
     cluster: int | str | None = None
     rebuild: bool = False
-    substitutes: dict[str, ModelSettings] = field(default_factory=dict)
+    are_named: bool = False
 
     def describe(self) -> dict[str, Any]:
         """Return the settings that decide the run's numbers, as plain data for `operations.runs`."""
@@ -98,18 +96,12 @@ class RunSettings:
             for name in STAGE_SETTINGS
             if name != "notify" and (name != "demo" or self.is_demo)
         }
-        fitted = {name: settings.model_dump(mode="json") for name, settings in self.models.items()}
+        lists = ("optional_models", "sources", "split_files", "protocols", "optional_protocols")
         return {
             **stages,
-            "models": fitted,
-            "optional_models": list(self.optional_models),
-            "sources": [str(path) for path in self.sources],
-            "split_files": [str(path) for path in self.split_files],
-            "protocols": list(self.protocols),
-            "optional_protocols": list(self.optional_protocols),
-            "seed": self.seed,
-            "since": self.since,
-            "until": self.until,
+            "models": {name: settings.model_dump(mode="json") for name, settings in self.models.items()},
+            **{name: [str(one) for one in getattr(self, name)] for name in lists},
+            **{name: getattr(self, name) for name in ("seed", "since", "until")},
             "limits": asdict(self.home.limits),
         }
 
@@ -135,14 +127,8 @@ def resolve_settings(given: BackfillParameters) -> RunSettings:
     root = home.resolve_root(given.home)
     has_logs = bool(given.source or given.split_files)
     declared = datasets.load_dataset(given.dataset, root, with_logs=has_logs, columns=given.columns)
-    defaults = {
-        "ingest": declared.ingest,
-        "binarize": declared.binarize_settings,
-        "split": declared.split,
-        **declared.models,
-    }
-    if declared.titles.file:
-        defaults["publish"] = {"titles": declared.titles.file}
+    defaults = {"ingest": declared.ingest, "binarize": declared.binarize_settings, "split": declared.split}
+    defaults |= declared.models | ({"publish": {"titles": declared.titles.file}} if declared.titles.file else {})
     layers = [*map(_read_config, given.config), nest_keys(given.settings)]
     overrides = functools.reduce(_merge_settings, [{}, *layers])
     sections = functools.reduce(_merge_settings, [{}, defaults, overrides])
@@ -151,9 +137,8 @@ def resolve_settings(given: BackfillParameters) -> RunSettings:
         model_names, are_named = list_installed_models(), False
     for name in model_names:
         check_model(name)
-    substitutes = () if are_named else LARGE_CATALOGUE_MODELS
     # Settings of models that this run leaves out are validated too, to report misspellings.
-    names = [*sections, *STAGE_SETTINGS, *model_names, *substitutes]
+    names = [*sections, *STAGE_SETTINGS, *model_names]
     settings = {name: validate_settings(name, sections.get(name, {})) for name in names}
     settings["split"].require_used(overrides.get("split", {}))
     _check_publish_settings(settings["publish"], declared, model_names)
@@ -161,9 +146,9 @@ def resolve_settings(given: BackfillParameters) -> RunSettings:
     if any(settings[name].reads_explicit_negatives for name in model_names):
         settings["binarize"] = settings["binarize"].model_copy(update={"explicit_negatives": True})
     protocols = _resolve_protocols(given.protocols, bool(given.split_files), declared)
-    of_models = {name: settings[name] for name in [*model_names, *substitutes]}
-    is_free = "order" not in sections.get("split", {})
-    if is_free and needs_order(of_models, settings["train"].tune, declared.models, protocols):
+    models = {name: settings[name] for name in model_names}
+    is_given = "order" in sections.get("split", {})
+    if not is_given and needs_order(models, settings["train"].tune, declared.models, protocols):
         settings["split"] = settings["split"].model_copy(update={"order": "auto"})
     optional_models = () if are_named else tuple(name for name in model_names if name in OPTIONAL_MODELS)
     if not 0 <= given.seed < 2**63:
@@ -179,10 +164,10 @@ def resolve_settings(given: BackfillParameters) -> RunSettings:
         split_files=tuple(map(Path, given.split_files or ())),
         protocols=protocols,
         optional_protocols=() if given.protocols or given.split_files else OPTIONAL_PROTOCOLS,
-        models={name: settings[name] for name in model_names},
+        models=models,
         optional_models=optional_models,
-        given={name: list(overrides[name]) for name in of_models if name in overrides},
-        substitutes={name: settings[name] for name in substitutes},
+        given={name: list(overrides[name]) for name in models if name in overrides},
+        are_named=are_named,
         **{name: settings[name] for name in STAGE_SETTINGS},
         cluster=given.workers if given.dask is None else given.dask,
         seed=given.seed,
@@ -195,9 +180,7 @@ def resolve_settings(given: BackfillParameters) -> RunSettings:
 def _check_publish_settings(publish: PublishSettings, declared: Dataset, model_names: Sequence[str]) -> None:
     """Refuse to publish a model that the run leaves out, and rules that the lists cannot obey."""
     if publish.model is not None and publish.model not in model_names:
-        raise InputError(
-            f"setting publish.model = {publish.model}: is not among this run's models, {', '.join(model_names)}."
-        )
+        raise InputError(f"setting publish.model = {publish.model}: this run has only {', '.join(model_names)}.")
     able = () if publish.companion in ("auto", "none") else [name for name in model_names if has_like(name)]
     if publish.companion not in ("auto", "none", *able):
         raise InputError(
@@ -224,15 +207,9 @@ def find_notify_settings(given: RunParameters) -> NotifySettings:
 
 
 def resolve_limits(threads: int | None, memory: str | None) -> Limits:
-    """Return the resource limits of a run from --threads and --memory.
-
-    Raises:
-        InputError: one of them is wrong.
-    """
+    """Return the resource limits of a run from --threads and --memory."""
     limits: dict[str, int] = {}
     if threads is not None:
-        if threads < 1:
-            raise InputError(f"--threads {threads}: must be at least 1.")
         available = resources.available_cores()
         limits["threads"] = min(threads, available)
         if threads > available:

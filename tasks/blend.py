@@ -12,8 +12,6 @@ from typing import Any
 
 import duckdb
 import numpy as np
-from prefect import task
-from prefect.cache_policies import NO_CACHE
 from pydantic import BaseModel
 from scipy.sparse import csr_matrix
 
@@ -22,16 +20,14 @@ from oneclass.models.blend import BlendSettings, Candidates, Component, Weights,
 from oneclass.models.blend.score_normalization import normalize_scores
 from oneclass.models.evaluation import metrics
 from oneclass.models.evaluation.metrics import Comparison
-from oneclass.models.memory_estimates import LogSize
 from oneclass.models.registry import MODELS
 from oneclass.models.settings import ModelSettings
-from oneclass.tasks import memory_errors
+from oneclass.tasks.orchestration.stage_task import stage_task
 from oneclass.tasks.protocols import PROTOCOLS, FittedSplit, describe_folds
 from oneclass.tasks.stores import fits, matrices, warehouse
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.stores.matrices import Part
 from oneclass.tasks.stores.stages import StageCache
-from oneclass.tasks.train import is_model_error
 from oneclass.tasks.tuning.auto import ChosenSettings, record_settings
 from oneclass.tasks.tuning.validation import MIN_USERS, evaluate_model, load_validation, sample_users
 
@@ -86,7 +82,7 @@ def choose_components(
         run_id: the run whose settings the choice becomes; None for a blend of one protocol's table alone.
         judged: the split that has the protocol's validation part, or is to have one drawn, or the folds; with fits.
         settings: of the fitted models.
-        seed: of the folds, of a held-out validation part and of the fits on the rest.
+        seed: of the folds, of a drawn validation part and of the fits on the rest.
         day: the run takes events up to this day.
     """
     names = [name for name in judged[0][1] if all(name in of_fold for _, of_fold in judged)]
@@ -121,35 +117,49 @@ def _search_components(
     home: Home, protocol: str, judged: Sequence[FittedSplit], settings: Mapping[str, ModelSettings], seed: int
 ) -> BlendChoice:
     """Search the weights of the models of `settings`, and decide whether their blend is worth it."""
-    metric, (digest, _) = PROTOCOLS[protocol].tuned_by, judged[0]
-    splits = [matrices.load_split(home, of_fold, parts=("validation",)) for of_fold, _ in judged]
-    train, held_out = splits[0].train, [split.parts["validation"] for split in splits if "validation" in split.parts]
-    if not held_out:
-        data = load_validation(home, protocol, digest, seed)
-        train, held_out = data.train, [data.part]
-        candidates = _fit_candidates(train, settings, seed, home.limits.threads)
-    else:
-        candidates = ([fits.load_fit(home, name, of_fold[name]) for _, of_fold in judged] for name in settings)
+    metric = PROTOCOLS[protocol].tuned_by
+    splits = [matrices.load_split(home, digest, parts=("validation",)) for digest, _ in judged]
+    held_out, train = [split.parts["validation"] for split in splits if "validation" in split.parts], splits[0].train
+    if is_drawn := not held_out:
+        data = load_validation(home, judged[0][0], seed)
+        held_out, train = [data.part], data.train
     parts = [sample_users(part, MAX_VALIDATION_USERS) for part in held_out]
-    count = sum(part.targets.shape[0] for part in parts)
-    users = f"{count:,} validation users{describe_folds(len(parts))}"
-    if count < MIN_USERS:
+    folds = np.repeat(np.arange(len(parts)), [part.targets.shape[0] for part in parts])
+    users = f"{len(folds):,} validation users{describe_folds(len(parts))}"
+    if len(folds) < MIN_USERS:
         return BlendChoice(reason=f"{users} are too few to weigh models by")
-    lists = _rank_single_models(candidates, parts, metric)
+    lists: list[tuple[float, Candidate, str]] = []
+    for name in settings:
+        if is_drawn:
+            models = [MODELS[name](settings[name], seed=seed, threads=home.limits.threads).fit(train)]
+        else:
+            models = [fits.load_fit(home, name, of_fold[name]) for _, of_fold in judged]
+        mean, score = evaluate_model(models, parts, metric)
+        # Only the best are held in memory.
+        lists = sorted([*lists, (mean.value, models, score)], key=lambda entry: -entry[0])[:MAX_CANDIDATES]
     if len(lists) < 2:
         return BlendChoice(reason="there are not two models to add")
-    folds = np.repeat(np.arange(len(parts)), [part.targets.shape[0] for part in parts])
     if not (is_folded := len(np.unique(folds)) > 1):
-        folds = np.random.default_rng(seed).permutation(count) % CROSS_VALIDATION_FOLDS
+        folds = np.random.default_rng(seed).permutation(len(folds)) % CROSS_VALIDATION_FOLDS
     cutoff = int(metric.partition("@")[2])
-    result = search_weights(Candidates.from_blocks(_score_blocks(lists, parts), cutoff), folds)
-    blend = _component_settings(lists, result.weights, settings)
-    blended = metrics.mean_and_error(result.cross_validated)
+    scored = [(models, score) for _, models, score in lists]
+    result = search_weights(Candidates.from_blocks(_score_blocks(scored, parts), cutoff), folds)
+
+    def build_settings(weights: Weights) -> BlendSettings:
+        weighed = [(models[0].name, score, weight) for (models, score), weight in zip(scored, weights, strict=True)]
+        components = [
+            Component(model=name, score=score, weight=weight, settings=settings[name].model_dump(mode="json"))
+            for name, score, weight in weighed
+            if weight
+        ]
+        return BlendSettings(components=tuple(components))
+
+    blend, blended = build_settings(result.weights), metrics.mean_and_error(result.cross_validated)
     alone = float(result.alone[result.best].mean())
     fitted_folds = len(parts) if is_folded else 1
     gain = metrics.compare_paired(result.cross_validated, result.alone[result.best], fitted_folds)
     gain_in_s = metrics.compare_paired(result.cross_validated_mean_rank, result.mean_rank_alone, fitted_folds)
-    best = f"{lists[result.best][0][0].name}/{lists[result.best][1]}"
+    best = f"{scored[result.best][0][0].name}/{scored[result.best][1]}"
     gains = [f"{of.difference:+.4f} ± {of.standard_error or 0.0:.4f}" for of in (gain, gain_in_s)]
     figures = f"{metric} {blended.value:.4f} by cross-validation, {best} alone {alone:.4f} ({', S '.join(gains)})"
     figures += f" over {users}"
@@ -158,7 +168,7 @@ def _search_components(
     searched = {
         "protocol": protocol, "metric": metric, "trials": result.tried, "at_start": alone, "reached": blended.value,
         "standard_error": blended.standard_error, "users": train.shape[0], "items": train.shape[1], "edges": train.nnz,
-        "key": digest,
+        "key": judged[0][0],
     }  # fmt: skip
     of_others = zip(judged, result.of_others, strict=False) if is_folded else ()  # last folds may have no user
     return BlendChoice(
@@ -166,7 +176,7 @@ def _search_components(
         reason=" + ".join(f"{one.weight:g} {one.model}/{one.score}" for one in blend.components),
         figures=f"{'' if _exceeds_error(gain) else ', for its gain in S'}; {figures}",
         searched=searched,
-        of_folds={split: _component_settings(lists, weights, settings) for (split, _), weights in of_others},
+        of_folds={split: build_settings(weights) for (split, _), weights in of_others},
     )
 
 
@@ -177,35 +187,6 @@ def is_worth_blending(gain: Comparison, gain_in_s: Comparison) -> bool:
 
 def _exceeds_error(gain: Comparison) -> bool:
     return gain.standard_error is not None and gain.difference > gain.standard_error
-
-
-def _fit_candidates(
-    train: csr_matrix, settings: Mapping[str, ModelSettings], seed: int, threads: int
-) -> Iterator[Candidate]:
-    """Fit the candidates on the training edges without the validation part; models that fail are left out."""
-    for name, model_settings in settings.items():
-        logger.info("blend: fitting %s on %s edges to weigh it", name, f"{train.nnz:,}")
-        try:
-            needed = MODELS[name].estimate_cost(model_settings, LogSize.of(train)).bytes
-            with memory_errors.guard_model_memory(f"blend: {name}", needed):
-                model = MODELS[name](model_settings, seed=seed, threads=threads).fit(train)
-            yield [model]
-        except Exception as error:
-            if not is_model_error(error):
-                raise
-            logger.warning("blend: %s is left out: %s", name, error)
-
-
-def _rank_single_models(
-    candidates: Iterator[Candidate], parts: Sequence[Part], metric: str
-) -> list[tuple[Candidate, str]]:
-    """Return the best single models, each with its best score, best first; others are not held in memory."""
-    ranked: list[tuple[float, Candidate, str]] = []
-    for models in candidates:
-        mean, score = evaluate_model(models, parts, metric)
-        ranked.append((mean.value, models, score))
-        ranked = sorted(ranked, key=lambda entry: -entry[0])[:MAX_CANDIDATES]
-    return [(models, score) for _, models, score in ranked]
 
 
 def _score_blocks(
@@ -225,16 +206,4 @@ def _score_blocks(
             yield np.stack(scores), part.excluded[start : start + step], targets
 
 
-def _component_settings(
-    lists: list[tuple[Candidate, str]], weights: Weights, settings: Mapping[str, ModelSettings]
-) -> BlendSettings:
-    """Return the settings of the components with a weight."""
-    components = [
-        Component(model=model.name, score=score, weight=weight, settings=settings[model.name].model_dump(mode="json"))
-        for ((model, *_), score), weight in zip(lists, weights, strict=True)
-        if weight
-    ]
-    return BlendSettings(components=tuple(components))
-
-
-blend_task = task(name="blend", task_run_name="blend", cache_policy=NO_CACHE, persist_result=False)(choose_components)
+blend_task = stage_task(choose_components, stage="blend")

@@ -19,8 +19,6 @@ from oneclass.tasks.stores.home import Home
 
 logger = logging.getLogger(__name__)
 
-DENSE_MODEL = "mrf_dense"
-LARGE_CATALOGUE_MODELS = ("item_knn", "sansa")  # that take the place of the dense model
 MIN_COST_SECONDS = 600.0  # CPU seconds of a fit, below which no model is left out for its time
 
 
@@ -72,35 +70,26 @@ def find_large_models(models: Mapping[str, ModelSettings], logs: Collection[LogS
     return reasons
 
 
-def choose_default_models(
+def choose_models(
     home: Home,
     run_id: str,
     models: Mapping[str, ModelSettings],
-    substitutes: Mapping[str, ModelSettings],
+    named: Collection[str],
     logs: Collection[LogSize],
     available: int,
 ) -> dict[str, ModelSettings]:
-    """Return a run's default models without those that are too large, and record these among the run's settings.
+    """Return a run's models without default ones that are too large, and record these among the run's settings.
 
-    `substitutes` take the place of the dense model if it is left out.
+    Raises:
+        InputError: one of `named` needs more memory than is `available`.
     """
-    reasons, added = find_large_models(models, logs, available), {}
-    if not reasons:
-        return dict(models)
-    if DENSE_MODEL in reasons:
-        added = {name: of for name, of in substitutes.items() if name not in models}
-        too_large = find_large_models(added, logs, available)
-        added = {name: of for name, of in added.items() if name not in too_large}
-        logger.info("%s: take the place of the dense model: %s", home.dataset, ", ".join(added) or "none")
-    chosen: dict[str, ModelSettings] = {}
-    for name, settings in models.items():
-        chosen |= added if name == DENSE_MODEL else {}
-        chosen |= {} if name in reasons else {name: settings}
-    for name, reason in reasons.items():
-        logger.warning("%s: %s is left out: %s", home.dataset, name, reason)
-    more = {name: of.model_dump(mode="json") for name, of in added.items()}
-    changed = {"models": {**dict.fromkeys(reasons), **more}, "left_out": reasons}
-    with warehouse.open_warehouse(home) as connection:
-        merge = "update operations.runs set settings = json_merge_patch(settings, ?) where run_id = ?"
-        connection.execute(merge, [json.dumps(changed), run_id])
-    return chosen
+    refuse_large_models({name: of for name, of in models.items() if name in named}, logs, available)
+    reasons = find_large_models({name: of for name, of in models.items() if name not in named}, logs, available)
+    if reasons:
+        for name, reason in reasons.items():
+            logger.warning("%s: %s is left out: %s", home.dataset, name, reason)
+        left_out = {"models": dict.fromkeys(reasons), "left_out": reasons}
+        with warehouse.open_warehouse(home) as connection:
+            merge = "update operations.runs set settings = json_merge_patch(settings, ?) where run_id = ?"
+            connection.execute(merge, [json.dumps(left_out), run_id])
+    return {name: of for name, of in models.items() if name not in reasons}

@@ -1,13 +1,7 @@
 """Stage `diagnose`: degrees of the observed graph, fitted degree distributions, and sampled hidden graphs.
 
 Distributions are fitted on the bounded support of degrees: from the smallest observed degree, 1 unless a filter raised
-it, to the size of the other side. In `diagnostics.power_law_fits`:
-
-    family            exponent          cutoff
-    power_law         the power         NULL
-    power_law_cutoff  the power         the cut-off; NULL if infinite: the pure power law
-    log_normal        mu of log d       sigma of log d; both NULL in the limit sigma to infinity, a power law
-    exponential       NULL              the mean-like scale 1 / rate; NULL if infinite: a uniform distribution
+it, to the size of the other side. The contract of `diagnostics.power_law_fits` says what each family's numbers mean.
 
 A p-value is the share of samples, drawn from the fitted distribution and each refitted, with a KS distance to their fit
 of at least that of the real degrees: small if the distribution is wrong. Its resolution is 1 / 100. If all degrees of a

@@ -101,7 +101,8 @@ def mark_lists(of_protocol: pl.DataFrame) -> Iterator[LeaderboardRow]:
         )
 
 
-Candidate = tuple[str, float, str]  # a model, the p-value of its test, and the sentence if it is significant
+# A list that is compared: its value, its model, the p-value of its test, and the sentence if it is significant.
+Candidate = tuple[float, str, float, str]
 
 
 def add_weaknesses(
@@ -123,49 +124,41 @@ def add_weaknesses(
     """
     weak: dict[tuple[str, str], list[str]] = {}
     for protocol, rows in group_by_protocol(table).items():
-        families = [_compare_with_random(rows, known_ranks)]
         ndcg = [metric for metric in rows[0].cells if metric.startswith("ndcg")]
-        families += [_compare_with_popularity(rows, metric, popularity_tests) for metric in ndcg]
-        for family in families:
-            p_values = adjust_holm(np.array([p_value for _, p_value, _ in family]))
-            for (model, _, sentence), p_value in zip(family, p_values, strict=True):
+        families = [_compare_with_popularity(rows, metric, popularity_tests) for metric in ndcg]
+        for family in [_compare_with_random(rows, known_ranks), *families]:
+            best = {model: (p_value, sentence) for _, model, p_value, sentence in sorted(family)}
+            adjusted = adjust_holm(np.array([p_value for p_value, _ in best.values()]))
+            for (model, (_, sentence)), p_value in zip(best.items(), adjusted, strict=True):
                 if p_value < ALPHA and sentence:
                     weak.setdefault((protocol, model), []).append(f"{model} on {protocol} {sentence}")
     return [replace(row, weaknesses=tuple(weak.get((row.protocol, row.model), ()))) for row in table]
 
 
-def _compare_with_random(rows: list[LeaderboardRow], known_ranks: Mapping[tuple[str, ...], Mean]) -> list[Candidate]:
-    """Test whether the models of a protocol have a mean rank below that of random scores."""
-    best: dict[str, Mean] = {}
+def _compare_with_random(
+    rows: list[LeaderboardRow], known_ranks: Mapping[tuple[str, ...], Mean]
+) -> Iterator[Candidate]:
+    """Test whether the lists of a protocol have a mean rank below that of random scores."""
     for row in rows:
-        rank = known_ranks.get((row.protocol, row.model, row.score))
-        if rank and (row.model not in best or rank.value > best[row.model].value):
-            best[row.model] = rank
-    sentence = "ranks worse than guessing: mean rank {:.4f} of known items, and guesses have 0.5"
-    return [(model, _p_value_below_random(rank), sentence.format(rank.value)) for model, rank in best.items()]
-
-
-def _p_value_below_random(rank: Mean) -> float:
-    """Return the one-sided p-value of a mean rank of random scores; 1 if there is no test."""
-    if not rank.standard_error:
-        return float(rank.standard_error is None or rank.value >= RANDOM_MEAN_RANK)
-    return float(stdtr(rank.users - 1, (rank.value - RANDOM_MEAN_RANK) / rank.standard_error))
+        if rank := known_ranks.get((row.protocol, row.model, row.score)):
+            p_value = float(rank.standard_error is None or rank.value >= RANDOM_MEAN_RANK)
+            if rank.standard_error:
+                p_value = float(stdtr(rank.users - 1, (rank.value - RANDOM_MEAN_RANK) / rank.standard_error))
+            sentence = f"ranks worse than guessing: mean rank {rank.value:.4f} of known items, and guesses have 0.5"
+            yield rank.value, row.model, p_value, sentence
 
 
 def _compare_with_popularity(
     rows: list[LeaderboardRow], metric: str, tests: Mapping[tuple[str, ...], float | None]
-) -> list[Candidate]:
-    """Test whether the models of a protocol have a metric other than popularity's; only lower ones get a sentence."""
-    lists = [row for row in rows if metric in row.cells]
-    best = {row.model: row for row in sorted(lists, key=lambda row: row.cells[metric][0])}
-    if (popular := best.pop("popularity", None)) is None:
-        return []
-    reference, family = popular.cells[metric][0], []
-    for model, row in best.items():
-        value, p_value = row.cells[metric][0], tests.get((row.protocol, metric, model, row.score))
-        sentence = f"is worse than popularity: {metric} {value:.4f}, and popularity has {reference:.4f}"
-        family.append((model, 1.0 if p_value is None else p_value, sentence if value < reference else ""))
-    return family
+) -> Iterator[Candidate]:
+    """Test whether the lists of a protocol have a metric other than popularity's; only lower ones get a sentence."""
+    lists = [(row.cells[metric][0], row) for row in rows if metric in row.cells]
+    for popular in [value for value, row in lists if row.model == "popularity"]:
+        for value, row in lists:
+            p_value = tests.get((row.protocol, metric, row.model, row.score))
+            sentence = f"is worse than popularity: {metric} {value:.4f}, and popularity has {popular:.4f}"
+            if row.model != "popularity":
+                yield value, row.model, 1.0 if p_value is None else p_value, sentence if value < popular else ""
 
 
 def list_weaknesses(table: list[LeaderboardRow]) -> list[str]:
@@ -182,7 +175,9 @@ def format_markdown(table: list[LeaderboardRow], title: str) -> str:
     """Format the table as Markdown that a terminal can show too, with one section for each protocol."""
     lines = [f"# {title}", ""]
     for protocol, rows in group_by_protocol(table).items():
-        header, *grid = _list_cells(rows)
+        names = [f"{row.model} {WEAK_MARK}" if row.weaknesses else row.model for row in rows]
+        header = ["model", "score", *rows[0].cells, DIFFERENCE_LABEL]
+        grid = [[name, row.score, *format_cells(row, "**", "**")] for name, row in zip(names, rows, strict=True)]
         lines += [f"## {protocol}", "", rows[0].described_users, "", *([FOLDS_NOTE, ""] if rows[0].folds > 1 else [])]
         widths = [max(map(len, column)) for column in zip(header, *grid, strict=True)]
         padded = (map(str.ljust, line, widths) for line in (header, ["-" * width for width in widths], *grid))
@@ -190,15 +185,6 @@ def format_markdown(table: list[LeaderboardRow], title: str) -> str:
         lines += ["", *(f"- {WEAK_MARK} {sentence}." for sentence in list_weaknesses(rows))]
         lines += [""] if list_weaknesses(rows) else []
     return "\n".join([*lines, LEGEND, ""] if table else [*lines, "No user had anything held out.", ""])
-
-
-def _list_cells(rows: list[LeaderboardRow]) -> list[list[str]]:
-    """List the header and the lines of one protocol's table."""
-    lines = [["model", "score", *rows[0].cells, DIFFERENCE_LABEL]]
-    for row in rows:
-        name = f"{row.model} {WEAK_MARK}" if row.weaknesses else row.model
-        lines.append([name, row.score, *format_cells(row, "**", "**")])
-    return lines
 
 
 def format_cells(row: LeaderboardRow, begin_bold: str, end_bold: str) -> list[str]:

@@ -1,18 +1,18 @@
 """The settings classes of the stages and models, and the validation of a section against them."""
 
-import difflib
 import importlib.util
 import json
 from collections.abc import Collection, Mapping
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
+from oneclass.models.base import Model
 from oneclass.models.registry import MODELS
 from oneclass.models.settings import ModelSettings, RecencySettings, select_allowed
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.demo import DemoSettings
-from oneclass.tasks.errors import InputError
+from oneclass.tasks.errors import InputError, suggest_name
 from oneclass.tasks.ingest.landing import IngestSettings
 from oneclass.tasks.orchestration.notifications import NotifySettings
 from oneclass.tasks.protocols import PROTOCOLS
@@ -23,10 +23,8 @@ from oneclass.tasks.stores.home import FileSettings
 LATEST_PROTOCOLS = frozenset({"given", "next_events"})  # whose validation edges may be later than the histories
 
 
-class TrainSettings(BaseModel):
+class TrainSettings(BaseModel, frozen=True, extra="forbid"):
     """How every model is trained."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     tune: Literal["auto", "off", "always"] = Field(
         "auto",
@@ -40,10 +38,8 @@ class TrainSettings(BaseModel):
     )
 
 
-class EvaluateSettings(BaseModel):
+class EvaluateSettings(BaseModel, frozen=True, extra="forbid"):
     """What the tables of an evaluation have beside every run's metrics."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     metrics: tuple[str, ...] = Field(
         (),
@@ -101,28 +97,25 @@ def restore_settings(name: str, stored: Mapping[str, Any]) -> Any:
 
 
 def _settings_class(name: str) -> type[BaseModel]:
-    _import_model(name)
-    if name not in STAGE_SETTINGS and name not in MODELS:
-        raise InputError(_unknown_name_error("setting", name, [*STAGE_SETTINGS, *MODELS]))
-    return STAGE_SETTINGS[name] if name in STAGE_SETTINGS else MODELS[name].Settings
+    if name in STAGE_SETTINGS:
+        return STAGE_SETTINGS[name]
+    return _find_model(name, "setting", [*STAGE_SETTINGS, *MODELS]).Settings
 
 
-def _import_model(name: str) -> None:
-    """Import a model that is named by its location, `module:Class`; other names are left alone."""
-    if ":" not in name:
-        return
+def _find_model(name: str, kind: str, known: Collection[str]) -> type[Model]:
+    """Find a model by its name or its location, `module:Class`."""
     try:
-        MODELS[name]
+        if name in MODELS:
+            return MODELS[name]
     except (ImportError, TypeError, ValueError) as error:
         raise InputError(f"model {name}: {error}. Write module:Class of an installed module.") from error
+    raise InputError(_unknown_name_error(kind, name, known))
 
 
 def check_model(name: str) -> None:
     """Raise `InputError` for a model that does not exist or needs an extra that is not installed."""
-    _import_model(name)
-    if name not in MODELS:
-        raise InputError(_unknown_name_error("model", name, MODELS))
-    if (extra := MODELS[name].extra) and not _has_extra(name):
+    extra = _find_model(name, "model", MODELS).extra
+    if extra and not _has_extra(name):
         raise InputError(
             f"model {name}: needs {REQUIRED_EXTRAS[extra]}, which is not installed. It is in the extra {extra}: "
             f"python -m pip install -c constraints.txt -e '.[{extra}]'"
@@ -162,6 +155,4 @@ def needs_order(
 
 
 def _unknown_name_error(kind: str, name: str, known: Collection[str]) -> str:
-    close = difflib.get_close_matches(name, list(known), n=1)
-    hint = f" Did you mean {close[0]}?" if close else ""
-    return f"{kind} {name}: unknown.{hint} Known: {', '.join(known)}."
+    return f"{kind} {name}: unknown.{suggest_name(name, known)} Known: {', '.join(known)}."

@@ -21,14 +21,8 @@ def escape_lines(text: str) -> str:
     return "\n".join(map(escape_controls, text.split("\n")))
 
 
-def escape_unencodable() -> None:
-    r"""Have stdout escape characters that its encoding lacks, such as `\xe4`, as stderr does by itself."""
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")
-
-
-def open_closed_streams() -> None:
-    """Open standard input, output and error on the null device if the caller has closed them.
+def prepare_streams() -> None:
+    r"""Open closed standard streams on the null device; have stdout escape what its encoding lacks, such as `\xe4`.
 
     Otherwise the next file that is opened, such as the warehouse, would receive what libraries print.
     """
@@ -38,6 +32,8 @@ def open_closed_streams() -> None:
     for name, mode in {"stdin": "r", "stdout": "w", "stderr": "w"}.items():
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115  (open as long as the process)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def print_text(text: str, stream: TextIO) -> str:

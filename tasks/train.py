@@ -5,13 +5,12 @@ A stored fit is reused, so that an interrupted run continues where it stopped.
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
 import duckdb
 import polars as pl
-from scipy.sparse import csr_matrix
 
 from oneclass.models.base import Model
 from oneclass.models.fit_options import Epoch, FitOptions, ValidationUsers
@@ -119,32 +118,45 @@ def load_or_fit(
     estimator = MODELS[model](settings, seed=seed, threads=home.limits.threads)
     sizes = [f"{number:,}" for number in (*split.train.shape, split.train.nnz)]
     logger.info("%s: fitting %s users x %s items, %s edges", what, *sizes)
-    with progress.report_progress(what) as report:
+
+    def load_component(name: str, component: ModelSettings) -> Model | None:
+        """Load the stored fit of a component of a blend, if there is one."""
+        stored = fits.find_fit(home, name, fits.compute_fit_key(matrices_digest, name, component, seed))
+        return fits.load_fit(home, name, stored.digest) if stored else None
+
+    cost = estimator.estimate_cost(settings, LogSize.of(split.train))
+    # Workers compute the blocks of a fit by blocks.
+    needed = cost.bytes if workers is LOCAL else cost.coordinator_bytes or cost.bytes
+    with progress.report_progress(what) as report, memory_errors.guard_model_memory(f"train: {what}", needed):
+
+        def report_epoch(epoch: Epoch) -> None:
+            values = "".join(f", {name} {value:.6g}" for name, value in epoch.values.items())
+            report(epoch.number, epoch.of, f"epoch {epoch.number} of {epoch.of}{values}, {epoch.seconds:.2f} s")
+
         options = FitOptions(
             start=fits.build_start(home, estimator, previous, split) if previous else None,
             validation=find_validation_users(split),
             explicit_negatives=split.explicit_negatives,
             item_features=split.item_features,
-            on_epoch=_report_epochs(report),
-            load_component=partial(_load_component, home, matrices_digest, seed),
+            on_epoch=report_epoch,
+            load_component=load_component,
             workers=workers,
             rows=partial(matrices.load_rows, home.absolute(), matrices_digest),
             scratch=home.absolute().spill,
         )
-        with memory_errors.guard_model_memory(f"train: {what}", _estimate_memory(estimator, split.train, workers)):
-            seconds, peak_bytes = _run_fit(estimator, split.histories, options)
-            fit = fits.store_fit(
-                home, estimator, digest, key=key, matrices=matrices_digest, seconds=seconds, peak_bytes=peak_bytes
-            )
+        memory_errors.reset_peak_rss()
+        started = time.perf_counter()
+        try:
+            estimator.fit(split.histories, options)
+        except ValueError as error:
+            raise OneclassError(f"train: {model} cannot be fitted: {error}") from error
+        seconds, peak_bytes = time.perf_counter() - started, memory_errors.peak_rss()
+        fit = fits.store_fit(
+            home, estimator, digest, key=key, matrices=matrices_digest, seconds=seconds, peak_bytes=peak_bytes
+        )
     used = f"{seconds:.1f} s, peak memory {peak_bytes / 1e6:.0f} MB, {fit.saved_bytes / 1e6:.1f} MB saved"
     logger.info("%s: fitted in %s", what, used)
     return fit
-
-
-def _estimate_memory(estimator: Model, train: csr_matrix, workers: Executor) -> int:
-    """Estimate the memory of a fit in this process, without blocks that workers compute."""
-    cost = estimator.estimate_cost(estimator.settings, LogSize.of(train))
-    return cost.bytes if workers is LOCAL else cost.coordinator_bytes or cost.bytes
 
 
 def is_model_error(error: BaseException) -> bool:
@@ -156,39 +168,12 @@ def is_model_error(error: BaseException) -> bool:
     return isinstance(error, Exception) and not isinstance(error, concerns_all)
 
 
-def _run_fit(estimator: Model, interactions: csr_matrix, options: FitOptions) -> tuple[float, int]:
-    """Fit, and return its `seconds` and `peak_bytes`."""
-    memory_errors.reset_peak_rss()
-    started = time.perf_counter()
-    try:
-        estimator.fit(interactions, options)
-    except ValueError as error:
-        raise OneclassError(f"train: {estimator.name} cannot be fitted: {error}") from error
-    return time.perf_counter() - started, memory_errors.peak_rss()
-
-
 def find_validation_users(split: matrices.SplitMatrices) -> ValidationUsers | None:
     """Return the users of the split's validation part, if it has one; neither users seen in training nor a fold's, whom
     the table has too.
     """
     part = None if is_fold(split.protocol) else split.parts.get("validation")
     return ValidationUsers(part.histories, part.targets) if part and part.rows is None else None
-
-
-def _load_component(home: Home, matrices_digest: str, seed: int, name: str, settings: ModelSettings) -> Model | None:
-    """Load the stored fit of a component of a blend, if there is one."""
-    fit = fits.find_fit(home, name, fits.compute_fit_key(matrices_digest, name, settings, seed))
-    return fits.load_fit(home, name, fit.digest) if fit else None
-
-
-def _report_epochs(report: progress.ProgressCallback) -> Callable[[Epoch], None]:
-    """Return the `on_epoch` callback that reports progress."""
-
-    def on_epoch(epoch: Epoch) -> None:
-        values = "".join(f", {name} {value:.6g}" for name, value in epoch.values.items())
-        report(epoch.number, epoch.of, f"epoch {epoch.number} of {epoch.of}{values}, {epoch.seconds:.2f} s")
-
-    return on_epoch
 
 
 train_task = stage_task(train, "train-{model}")

@@ -110,7 +110,7 @@ def open_cluster(cluster: int | str, home: Home) -> Generator[DaskExecutor]:
             available: Any = client.run(check_worker, find_versions(), home)
         except Exception as error:
             advice = "Start a scheduler and workers with this source there: docs/how-to/cluster.md."
-            raise InputError(f"{option}: {str(error).rstrip('.')}. {advice}") from error
+            raise InputError(f"{option}: the cluster cannot be used: {str(error).rstrip('.')}. {advice}") from error
         workers = client.scheduler_info(n_workers=-1)["workers"].values()
         cores, memory = home.limits.threads // len(workers), int(MEMORY_SHARE * resources.memory_limit() / len(workers))
         if isinstance(cluster, str):

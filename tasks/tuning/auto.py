@@ -73,39 +73,37 @@ class SearchRequest:
     """Which settings a run searches.
 
     Attributes:
+        protocol: the one by whose validation part settings are chosen; None leaves them as they are.
         when: when to search: `auto` (only if no stored result is valid), `always` or `off`.
         given: names of the settings that the command gave, by model; they are not searched.
         tuned: models with settings in the data set's file; `auto` does not search these.
         day: the run takes events up to this day; results of searches on later days are not reused.
     """
 
+    protocol: str | None
     when: Literal["auto", "off", "always"]
     given: Mapping[str, Collection[str]] = field(default_factory=dict)
     tuned: Collection[str] = ()
+    seed: int = 0
     day: date = field(default_factory=date.today)
 
 
 def tune(
     home: Home,
     run_id: str,
-    *,
-    protocol: str | None,
+    request: SearchRequest,
     digests: Mapping[str, str],
     models: Mapping[str, ModelSettings],
-    request: SearchRequest,
-    seed: int,
     executor: Executor = LOCAL,
 ) -> dict[str, ModelSettings]:
     """Choose the settings of each model for the fits of this run; `operations.model_settings` records their origin.
 
     Args:
-        protocol: the one by whose validation part settings are chosen; None leaves them as they are.
         digests: of the splits' matrices.
         models: the settings without a search.
-        request: which of them to search.
         executor: runs the searches, concurrently if it has several workers.
     """
-    if protocol is None:
+    if (protocol := request.protocol) is None:
         return dict(models)
     folds = tuple(digests[split] for split in find_validation_splits(protocol, digests))
     split = matrices.load_split(home, folds[0], parts=())
@@ -120,7 +118,7 @@ def tune(
         space, unsearched = _choose_searched(settings, given, split)
         samples_items = MODELS[model].estimate_cost(settings, whole).depends_on_items and whole.items > MAX_ITEMS
         edges, items = sample_edges(whole.edges), MAX_ITEMS if samples_items else None
-        search = Search(model, protocol, folds, settings, space, seed, edges, items, unsearched, whole=whole)
+        search = Search(model, protocol, folds, settings, space, request.seed, edges, items, unsearched, whole=whole)
         key = search.compute_digest(len(folds), is_latest)
         searched = {"protocol": protocol, "searched_on": request.day, "metric": search.metric, "key": key} | sizes
         origin = "given" if given else "data set" if model in request.tuned else "default"

@@ -72,7 +72,7 @@ class Search:
     def load_folds(self, home: Home) -> list[ValidationData]:
         """Load the data that the trials are fitted on and evaluated by, of every fold or of the only split."""
         sample = (self.seed, self.edges, self.items)
-        return [load_validation(home, self.protocol, digest, *sample) for digest in self.digests]
+        return [load_validation(home, digest, *sample) for digest in self.digests]
 
     def count_users(self, home: Home) -> int:
         """Count the validation users with an edge to find, of all folds; 0 if the log is too small to tune on."""
@@ -136,10 +136,9 @@ def find_best_trial(trials: Sequence[FrozenTrial]) -> FrozenTrial | None:
 
 def describe_trials(trials: Sequence[FrozenTrial]) -> list[dict[str, Any]]:
     """Return a row per trial: its number from 1, how it ended, its value, all settings, and what else it recorded."""
-    names = ("standard_error", "score", "seconds", "note", "settings")
     return [
         {"number": number, "state": TRIAL_STATES[trial.state], "value": trial.value}
-        | {name: trial.user_attrs[name] for name in names}
+        | {name: trial.user_attrs[name] for name in ("standard_error", "score", "seconds", "note", "settings")}
         for number, trial in enumerate(trials, 1)
     ]
 

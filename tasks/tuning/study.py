@@ -93,14 +93,13 @@ def run_study(home: Home, search: Search, trials: int, fixed: Collection[str]) -
     logger.info("tuning %s by %s (%s), over %s", search.model, by, search.protocol, ", ".join(names))
     if study.trials:
         logger.info("the study has %d trials already, of %d", len(study.trials), trials)
-    file = write_best_settings(home, search, study.trials, fixed, users)
-    while len(ended := study.trials) < trials:
+    file = write_best_settings(home, search, ended := study.trials, fixed, users)
+    while len(ended) < trials:
         study.add_trial(run_trial(home, search, suggest_trial(search, ended, train)))
-        log_trial(search, study.trials)
-        file = write_best_settings(home, search, study.trials, fixed, users)
+        log_trial(search, ended := study.trials)
+        file = write_best_settings(home, search, ended, fixed, users)
     if file is None:
-        note = study.trials[-1].user_attrs["note"]
-        raise OneclassError(f"tune: every trial of {search.model} failed. The last one: {note}")
+        raise OneclassError(f"tune: every trial of {search.model} failed. The last: {ended[-1].user_attrs['note']}")
     return file
 
 
@@ -129,14 +128,12 @@ def write_best_settings(
     if not (found := find_best_trial(trials)):
         return None
     rows = describe_trials(trials)
-    first, best, states = rows[0], rows[list(trials).index(found)], [row["state"] for row in rows]
-    incomplete = ", ".join(f"{states.count(state)} {state}" for state in ("pruned", "failed") if state in states)
-    figure = f"{search.metric} {best['value']:.4f}"
-    figure += "" if best["standard_error"] is None else f" ± {best['standard_error']:.4f}"
+    first, best = rows[0], rows[list(trials).index(found)]
+    error = "" if best["standard_error"] is None else f" ± {best['standard_error']:.4f}"
     written = {name: of for name, of in best["settings"].items() if name in search.space or name in fixed}
     lines = [
-        f"# validation {figure} by {best['score']} ({search.protocol}, {users:,} users):",
-        f"# trial {best['number']}, the best of {len(rows)} trials{incomplete and f' ({incomplete})'}.",
+        f"# Trial {best['number']}, the best of {len(rows)} trials: {search.metric} {best['value']:.4f}{error}",
+        f"# by {best['score']}, of {users:,} validation users ({search.protocol}).",
         f"# Trial 1, the settings that the search began at: {first['note'] or format_setting(first['value'])}.",
         f"[{search.model}]",
         *(f"{name} = {json.dumps(value)}" for name, value in written.items() if value is not None),

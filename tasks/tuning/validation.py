@@ -14,7 +14,6 @@ from oneclass.models.evaluation.holdout import choose_held_out_edges, split_matr
 from oneclass.models.numerics.sequential_histories import copy_order
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.evaluate.ranking import TargetRankMetrics, rank_targets_by_score
-from oneclass.tasks.protocols import PROTOCOLS
 from oneclass.tasks.stores import matrices
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.stores.matrices import Part, SplitMatrices
@@ -35,7 +34,6 @@ class ValidationData:
         item_features: as in `SplitMatrices`.
     """
 
-    protocol: str
     train: csr_matrix
     part: Part
     explicit_negatives: csr_matrix | None = None
@@ -45,14 +43,9 @@ class ValidationData:
         """Raise an InputError if no user has an edge to find, or no edge is left to train on."""
         if not self.users or not self.train.nnz:
             raise InputError(
-                f"{self.protocol}: {self.users} validation users with an edge to be found and {self.train.nnz} edges "
-                "to train on; the log is too small to tune on."
+                f"{self.users} validation users with an edge to be found and {self.train.nnz} edges to train on; the "
+                "log is too small to tune on."
             )
-
-    @property
-    def metric(self) -> str:
-        """The metric to maximize, one of `models.evaluation.metrics`."""
-        return PROTOCOLS[self.protocol].tuned_by
 
     @property
     def users(self) -> int:
@@ -62,7 +55,7 @@ class ValidationData:
 
 @functools.lru_cache(maxsize=5)  # every trial needs the same parts, those of five folds
 def load_validation(
-    home: Home, protocol: str, matrices_digest: str, seed: int, edges: int | None = None, items: int | None = None
+    home: Home, matrices_digest: str, seed: int, edges: int | None = None, items: int | None = None
 ) -> ValidationData:
     """Load the training and validation parts of a stored split, or a sample of them.
 
@@ -72,12 +65,12 @@ def load_validation(
         items: number of items to keep, those with the most edges of these users; None for all.
     """
     split = matrices.load_split(home, matrices_digest, parts=("validation",))
-    data = select_validation(split, protocol, seed)
+    data = select_validation(split, seed)
     is_sample = (edges or math.inf) < data.train.nnz or (items or math.inf) < data.train.shape[1]
     return _sample_log(data, edges or data.train.nnz, items, seed) if is_sample else data
 
 
-def select_validation(split: SplitMatrices, protocol: str, seed: int) -> ValidationData:
+def select_validation(split: SplitMatrices, seed: int) -> ValidationData:
     """Return the training and validation parts of a split.
 
     Args:
@@ -88,7 +81,7 @@ def select_validation(split: SplitMatrices, protocol: str, seed: int) -> Validat
         train, part = _cut_validation_part(split, seed)
     elif part.stored_histories is None:
         part = split.users_of("validation", 0, None)
-    return ValidationData(protocol, train, part, split.explicit_negatives, split.item_features)
+    return ValidationData(train, part, split.explicit_negatives, split.item_features)
 
 
 def _cut_validation_part(split: SplitMatrices, seed: int) -> tuple[csr_matrix, Part]:
@@ -124,7 +117,6 @@ def _sample_log(whole: ValidationData, edges: int, items: int | None, seed: int)
     histories, targets = (matrix[chosen][:, known].tocsr() for matrix in (part.histories, part.targets))
     rows = None if part.rows is None else np.searchsorted(trained, part.rows[chosen]).astype(np.int32)
     return ValidationData(
-        whole.protocol,
         train[:, known].tocsr(),
         Part(histories, targets, part.users[chosen], rows, seen_items=part.seen_items),
         None if negatives is None else negatives[trained][:, known].tocsr(),

@@ -75,7 +75,7 @@ def test_a_terminal_shows_what_it_can_and_the_rest_escaped(tmp_path, encoding, s
     (tmp_path / "log.csv").write_text(f"user_id,item_id\n{NAME},{TEA}\n", "utf-8")
     streams = [io.TextIOWrapper(io.BytesIO(), encoding, errors) for errors in ("strict", "backslashreplace")]
     with contextlib.redirect_stdout(streams[0]), contextlib.redirect_stderr(streams[1]):  # as Python opens them
-        terminal.escape_unencodable()  # as every program begins
+        terminal.prepare_streams()  # as every program begins
         status = commands.main("inspect", ["--source", str(tmp_path / source)])
     printed = ((stream.flush(), stream.buffer.getvalue().decode(encoding))[1] for stream in streams)
     text = list(printed)[source == TEA]

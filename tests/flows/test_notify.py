@@ -13,7 +13,7 @@ from pydantic import SecretStr
 
 from oneclass.flows import commands, pipeline
 from oneclass.tasks.datasets import Dataset
-from oneclass.tasks.datasets.source import Source
+from oneclass.tasks.datasets.sections import Source
 from oneclass.tasks.ingest.query import fetch_rows
 from oneclass.tasks.orchestration.notifications import NotifySettings, send_notifications
 from oneclass.tasks.stores.home import Home

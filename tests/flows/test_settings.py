@@ -79,7 +79,7 @@ def test_the_home_is_an_option_then_the_environment_then_var(tmp_path, monkeypat
 def test_all_names_every_installed_model_and_refuses_none_as_too_large(tmp_path):
     run = resolve_backfill("mine", home=tmp_path, source=["log.csv"], models=["all"])
     assert {name for name, model in MODELS.items() if model.extra is None} <= set(run.models) <= set(MODELS)
-    assert run.substitutes and "hpf" not in resolve_backfill("mine", home=tmp_path, source=["log.csv"]).models
+    assert not run.are_named and "hpf" not in resolve_backfill("mine", home=tmp_path, source=["log.csv"]).models
 
 
 @pytest.mark.parametrize(
@@ -145,9 +145,8 @@ def test_protocols_default_to_those_that_the_log_allows_or_to_the_given_split(tm
         ({"dataset": "netflix", "settings": {"split.held_out_share": 0.2}}, "has split.scheme = liang2018"),
         ({"models": ["popularity"], "settings": {"bpr_uniform.epoch": 3}}, "setting bpr_uniform.epoch: unknown"),
         ({"settings": {"publish.model": "slimm"}}, "setting publish.model = slimm"),
-        ({"settings": {"publish.companion": "wmf"}}, "publish.companion = wmf: .*random_graph.* Name one of these"),
+        ({"settings": {"publish.companion": "wmf"}}, "publish.companion = wmf: .*paired_symbols.* Name one of these"),
         ({"config": ["absent.toml"]}, "--config absent.toml: cannot be read"),
-        ({"threads": 0}, "--threads 0"),
         ({"memory": "4"}, "--memory 4: write a size of at least 256 MB, such as 512MB or 4GB"),
         ({"memory": "255MB"}, "--memory 255MB: write a size"),
         ({"home": "a?b"}, "--home a.b: its full path has a \\? in it"),

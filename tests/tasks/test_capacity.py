@@ -77,17 +77,18 @@ def test_items_of_the_attribute_table_count_for_the_fit_that_is_published(shop):
     assert f"a fit on {columns[ALL_EDGES]:,} items" in dense
 
 
-def test_a_default_run_notes_what_it_leaves_out_and_takes_others(shop, caplog, monkeypatch):
+def test_a_default_run_notes_what_it_leaves_out(shop, caplog, monkeypatch):
     home, digests = shop
     models = {name: DEFAULTS[name] for name in ("popularity", "mrf_dense", "slim")}
-    substitutes = {name: MODELS[name].Settings() for name in capacity.LARGE_CATALOGUE_MODELS}
     settings = {"models": {name: of.model_dump() for name, of in models.items()}}
     with runs.record_run(home, "night", "backfill", settings):
-        args = home, "night", models, substitutes, capacity.measure_logs(home, digests.values())
-        assert capacity.choose_default_models(*args, 10 * GB) == models
+        logs = capacity.measure_logs(home, digests.values())
+        assert capacity.choose_models(home, "night", models, [""], logs, 10 * GB) == models
         inflate_cost(monkeypatch, MODELS["mrf_dense"], 10**6)
-        chosen = capacity.choose_default_models(*args, 10 * GB)
-    assert list(chosen) == ["popularity", "item_knn", "sansa", "slim"]
+        chosen = capacity.choose_models(home, "night", models, [""], logs, 10 * GB)
+        with pytest.raises(InputError, match="mrf_dense: a fit on 4"):
+            capacity.choose_models(home, "night", models, ["mrf_dense"], logs, 10 * GB)
+    assert list(chosen) == ["popularity", "slim"]
     warning = next(record for record in caplog.records if "is left out" in record.message)
     assert warning.levelname == "WARNING" and "mrf_dense is left out: a fit on 4" in warning.message
     with warehouse.open_warehouse(home, read_only=True) as connection:

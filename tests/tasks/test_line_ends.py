@@ -66,7 +66,7 @@ def test_line_end_takes_exactly_the_last_items_of_each_line(home, tmp_path):
     ends_by = {}
     for lines in ((), more):
         digest = split_lines(home, tmp_path, train, "latest", more=lines)
-        found = load_validation(home, "given", digest, 1)
+        found = load_validation(home, digest, 1)
         once = {user: list(dict.fromkeys([*items, *dict(lines).get(user, [])])) for user, items in train.items()}
         kept = {user: max(1, int(0.8 * len(items) + 1e-9)) for user, items in once.items()}
         stored = matrices.load_split(home, digest)
@@ -118,7 +118,7 @@ def test_logs_with_times_are_ordered_by_them(home, log_events):
     log_events([(user, item, 1, at) for user, times in own.items() for item, at in enumerate(times)])
     log_events([(user, 50, 1, day) for user in own], file_id=2)
     digest = split_likes(home, "given", plan={"given_files": ([1], [2])}, validation="latest")["given"]
-    found = load_validation(home, "given", digest, 1)
+    found = load_validation(home, digest, 1)
     latest = {
         user: {item for item, at in enumerate(times) if at >= day + timedelta(hours=8)} for user, times in own.items()
     }

@@ -99,10 +99,10 @@ def test_adjacency_lists_are_in_the_order_of_their_places(home, tmp_path):
     stored = matrices.load_split(home, digest)
     found = by_places(home, stored.parts["test"].histories, stored.users, stored.items)
     assert found == {str(user): [{str(item)} for item in items[9::-1]] for user, items in own.items()}
-    cut = load_validation(home, "given", digest, 1).part.histories  # without the last two of each
+    cut = load_validation(home, digest, 1).part.histories  # without the last two of each
     found = by_places(home, cut, stored.users, stored.items)
     assert found == {str(user): [{str(item)} for item in items[7::-1]] for user, items in own.items()}
-    some = load_validation(home, "given", digest, 1, edges=60).part.histories  # of users, and the items that they have
+    some = load_validation(home, digest, 1, edges=60).part.histories  # of users, and the items that they have
     assert all(len(some[row].recency_ranks) == some[row].nnz > 0 for row in range(some.shape[0]))
 
 

@@ -110,9 +110,9 @@ def tune_dial(home, digests, run_id="run", **asked):
     """The dial's settings after `tune`, and its row."""
     models = {"dial": DialSettings(), "popularity": Popularity.Settings()}
     asked = {"models": models, "when": "auto", "day": DAY, "seed": 1} | asked
-    of_request = ("when", "given", "tuned", "day")
-    wanted = auto.SearchRequest(**{name: asked.pop(name) for name in of_request if name in asked})
-    found = auto.tune(home, run_id, protocol=PROTOCOL, digests=digests, request=wanted, **asked)
+    of_request = ("when", "given", "tuned", "seed", "day")
+    wanted = auto.SearchRequest(PROTOCOL, **{name: asked.pop(name) for name in of_request if name in asked})
+    found = auto.tune(home, run_id, wanted, digests, **asked)
     assert found.keys() == {"dial", "popularity"}
     with warehouse.open_warehouse(home, read_only=True) as connection:
         query = "select * from operations.model_settings where run_id = ?"
@@ -127,7 +127,7 @@ def test_a_search_finds_a_multiple_of_what_the_rule_takes_from_the_log(home, log
     monkeypatch.setattr(auto, "MIN_SAMPLE_EDGES", sample or auto.MIN_SAMPLE_EDGES)
     digests = log(300)
     found, row = tune_dial(home, digests)
-    train = load_validation(home, PROTOCOL, digests[PROTOCOL], 1).train
+    train = load_validation(home, digests[PROTOCOL], 1).train
     assert row["origin"] == "search" and row["trials"] == NUM_TRIALS == len(dial.fits)
     assert row["reached"] > row["at_start"] and row["metric"] == "ndcg@100"
     assert (row["users"], row["items"], row["edges"]) == (*train.shape, train.nnz)
