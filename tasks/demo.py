@@ -7,6 +7,7 @@ in `combined_data_1.txt`, up to `_4` for a large log. `<home>/demo/truth/` store
 
     settings.json    settings, seed, degree distributions and resulting counts
     edges.parquet    one row per edge of H: user, item (ids as in the log), probability, liked
+    users.npy, items.npy, item_bias.npy    u (M, K), v (N, K), b (N,), float32; row i belongs to id i + 1
 
 Upper bounds at the default size and seed 1, with one like of every user with two or more held out: the ranking by
 (degree in H) x sigma(u'v + b), which knows the truth, has mean rank .961 and nDCG@100 .372; popularity has .935 and
@@ -149,13 +150,15 @@ def _write_truth(folder: Path, simulation: Simulation, inputs: dict[str, object]
         for users, items, part in _iterate_blocks(simulation, 0, len(simulation.starts) - 1):
             arrays = users + 1, items + 1, simulation.probability[part], simulation.liked[part]
             writer.write_table(pa.table([*map(pa.array, arrays)], pa.schema(columns)))
+    for name, values in vars(simulation.traits).items():
+        np.save(folder / f"{name}.npy", values)
     laws = {
         side: {name: getattr(law, name) for name in ("exponent", "cutoff", "d_min", "d_max", "mean")}
         for side, law in zip(("user", "item"), simulation.degree_distributions, strict=True)
     }
     counts = {"considered": len(simulation.users), "liked": int(simulation.liked.sum())}
     (folder / "settings.json").write_text(json.dumps({**inputs, "laws": laws, **counts}, indent=2) + "\n")
-    return ["edges.parquet", "settings.json"]
+    return ["edges.parquet", *(f"{name}.npy" for name in vars(simulation.traits)), "settings.json"]
 
 
 def _iterate_blocks(simulation: Simulation, first: int, last: int) -> Iterator[tuple[np.ndarray, np.ndarray, slice]]:
