@@ -1,7 +1,8 @@
 """Which models of a run the machine can fit on its log, before the first of them is fitted.
 
 A default model that needs more memory than there is, or more time than all the others together, is left out; the run
-says so in its log, its summary and its report. A model that the user named is refused instead.
+says so in its log, its summary and its report. `sansa` takes the place of a dense Markov random field. A model that the
+user named is refused instead.
 """
 
 import json
@@ -19,6 +20,7 @@ from oneclass.tasks.stores.home import Home
 
 logger = logging.getLogger(__name__)
 
+DENSE_MODEL, STAND_IN = "mrf_dense", "sansa"  # the latter is fitted to the same loss, sparsely
 MIN_COST_SECONDS = 600.0  # CPU seconds of a fit, below which no model is left out for its time
 
 
@@ -78,18 +80,21 @@ def choose_models(
     logs: Collection[LogSize],
     available: int,
 ) -> dict[str, ModelSettings]:
-    """Return a run's models without default ones that are too large, and record these among the run's settings.
+    """Return a run's models without default ones that are too large, and record the change among the run's settings.
 
     Raises:
         InputError: one of `named` needs more memory than is `available`.
     """
     refuse_large_models({name: of for name, of in models.items() if name in named}, logs, available)
     reasons = find_large_models({name: of for name, of in models.items() if name not in named}, logs, available)
+    added = {STAND_IN: MODELS[STAND_IN].Settings()} if DENSE_MODEL in reasons and STAND_IN not in models else {}
+    added = {name: of for name, of in added.items() if not find_large_models(added, logs, available)}
     if reasons:
         for name, reason in reasons.items():
             logger.warning("%s: %s is left out: %s", home.dataset, name, reason)
-        left_out = {"models": dict.fromkeys(reasons), "left_out": reasons}
+        changed = dict.fromkeys(reasons) | {name: of.model_dump(mode="json") for name, of in added.items()}
+        left_out = {"models": changed, "left_out": reasons}
         with warehouse.open_warehouse(home) as connection:
             merge = "update operations.runs set settings = json_merge_patch(settings, ?) where run_id = ?"
             connection.execute(merge, [json.dumps(left_out), run_id])
-    return {name: of for name, of in models.items() if name not in reasons}
+    return {name: of for name, of in models.items() if name not in reasons} | added

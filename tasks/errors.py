@@ -34,5 +34,5 @@ class ClusterUnavailable(OneclassError):
 
 def suggest_name(name: str, known: Iterable[str]) -> str:
     """Return a question after the known name that is most like an unknown one; empty if none is."""
-    close = difflib.get_close_matches(name, list(known), n=1)
+    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.7)  # `latest` is no slip of `lastfm`
     return f" Did you mean {close[0]}?" if close else ""

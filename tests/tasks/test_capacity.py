@@ -77,7 +77,7 @@ def test_items_of_the_attribute_table_count_for_the_fit_that_is_published(shop):
     assert f"a fit on {columns[ALL_EDGES]:,} items" in dense
 
 
-def test_a_default_run_notes_what_it_leaves_out(shop, caplog, monkeypatch):
+def test_a_default_run_notes_what_it_leaves_out_and_what_it_takes(shop, caplog, monkeypatch):
     home, digests = shop
     models = {name: DEFAULTS[name] for name in ("popularity", "mrf_dense", "slim")}
     settings = {"models": {name: of.model_dump() for name, of in models.items()}}
@@ -88,7 +88,7 @@ def test_a_default_run_notes_what_it_leaves_out(shop, caplog, monkeypatch):
         chosen = capacity.choose_models(home, "night", models, [""], logs, 10 * GB)
         with pytest.raises(InputError, match="mrf_dense: a fit on 4"):
             capacity.choose_models(home, "night", models, ["mrf_dense"], logs, 10 * GB)
-    assert list(chosen) == ["popularity", "slim"]
+    assert list(chosen) == ["popularity", "slim", "sansa"]
     warning = next(record for record in caplog.records if "is left out" in record.message)
     assert warning.levelname == "WARNING" and "mrf_dense is left out: a fit on 4" in warning.message
     with warehouse.open_warehouse(home, read_only=True) as connection:
