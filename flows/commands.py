@@ -7,6 +7,7 @@ other slow modules when they are called, so that `--help` answers at once.
 """
 
 import contextlib
+import gc
 import importlib
 import inspect
 import os
@@ -180,6 +181,7 @@ def _report_error(error: BaseException, debug: bool) -> int:
 
 def run_as_program(name: str | None = None) -> NoReturn:
     """Run a command, by default the one that the first argument names, and end the process with its exit status."""
+    gc.set_threshold(100_000)  # loading allocates millions of objects, of which next to none is garbage
     prepare_streams()
     raise SystemExit(run_app(build_app(name) if name else build_script(), sys.argv[1:]))
 

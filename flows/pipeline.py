@@ -189,7 +189,7 @@ def build_splits(run: RunSettings, run_id: str) -> Splits:
         file_ids = file_registry.find_file_ids(run.home, run.split_files)
     else:
         sources = make_demo(run.home, run.demo, run.seed) if run.is_demo else list(run.split_files or run.sources)
-        replaces = run.is_demo or run.replace
+        replaces = run.replace or (run.is_demo and not file_registry.holds_exactly(run.home, sources))
         logs = ingest_task(run.home, run.dataset, sources, run_id, run.ingest, replace=replaces)
         file_ids = tuple(one.file_id for one in logs)
     if run.split_files and not len(file_ids) == len(set(file_ids)) == 2:

@@ -25,7 +25,8 @@ API_URL = "PREFECT_API_URL"
 STOP_TIMEOUT_SECONDS = 5.0  # for the server to write its pending records
 TIMEOUT_SECONDS = 5.0  # for a configured server to answer
 _PROGRAM = """
-import fcntl, os, socket, sys, threading
+import fcntl, gc, os, socket, sys, threading
+gc.set_threshold(100_000)  # as the run does
 
 def end_with_the_run():
     sys.stdin.buffer.read()
@@ -35,7 +36,6 @@ threading.Thread(target=end_with_the_run, daemon=True).start()
 import uvicorn
 from prefect.server.api.server import create_app  # its plugins want no event loop at work yet
 from prefect.settings import get_current_settings
-
 class Server(uvicorn.Server):
     async def startup(self, sockets=None):
         # migrates the database in $PREFECT_HOME, which two processes must not do at once
@@ -44,7 +44,6 @@ class Server(uvicorn.Server):
         with open(home / "oneclass-start.lock", "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             await super().startup(sockets)
-
 config = uvicorn.Config(create_app, factory=True, log_level="error", lifespan="on")
 Server(config).run(sockets=[socket.socket(fileno=int(sys.argv[1]))])
 """
@@ -103,9 +102,8 @@ def has_configured_server() -> bool:
     """Whether a profile or a file of this folder may name a server; Prefect then decides itself."""
     home = Path(os.environ.get("PREFECT_HOME") or "~/.prefect").expanduser()
     profiles = Path(os.environ.get("PREFECT_PROFILES_PATH") or home / "profiles.toml")
-    files = (profiles, Path("prefect.toml"), Path("pyproject.toml"), Path(".env"))
-    texts = (file.read_text(encoding="utf-8", errors="replace") for file in files if file.is_file())
-    return any(re.search(r"PREFECT_API_URL|\bapi\b", text) for text in texts)
+    files = filter(Path.is_file, (profiles, Path("prefect.toml"), Path("pyproject.toml"), Path(".env")))
+    return any(re.search(rb"PREFECT_API_URL|\bapi\b", file.read_bytes()) for file in files)
 
 
 @contextlib.contextmanager

@@ -30,7 +30,7 @@ from oneclass.tasks.publish.stage import Published, publish_task
 from oneclass.tasks.recommend.companion import has_like
 from oneclass.tasks.recommend.like_calibration import UNCALIBRATED, Calibrations
 from oneclass.tasks.split.stage import Splits
-from oneclass.tasks.train import FitPlan, is_model_error, submit_fits, train_task
+from oneclass.tasks.train import Fit, FitPlan, is_model_error, record_fits, submit_fits, train_task
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ class ModelRun:
     """The models of a run, from their fits to the publication of one.
 
     Attributes:
-        fits: the digest of each fit, by split and model.
+        fits: by split and model.
         failed: the error of each model that failed and is left out.
     """
 
@@ -52,7 +52,7 @@ class ModelRun:
     run_id: str
     splits: Splits
     executor: Executor = LOCAL
-    fits: dict[str, dict[str, str]] = field(default_factory=dict)
+    fits: dict[str, dict[str, Fit]] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
 
     def train_models(self) -> None:
@@ -95,7 +95,7 @@ class ModelRun:
             is_needed: raise the error of the model, since nothing is left without it.
         """
         try:
-            fitted = train_task(self.run.home, self.run_id, model, pending)
+            fitted = train_task(model, pending)
         except Exception as error:
             if is_needed or not is_model_error(error):
                 raise
@@ -103,7 +103,7 @@ class ModelRun:
             self.failed[model] = str(error)
             return False
         for split, fit in fitted.items():
-            self.fits.setdefault(split, {})[model] = fit.digest
+            self.fits.setdefault(split, {})[model] = fit
         return True
 
     def _find_weighing_protocol(self, split: str) -> str | None:
@@ -137,12 +137,13 @@ class ModelRun:
     def _list_fitted(self, splits: list[str]) -> list[FittedSplit]:
         """Return the digests of some splits with the digests of the fits on each, of models that did not fail."""
         digests, failed = self.splits.digests, self.failed
-        fits = {name: {model: fit for model, fit in self.fits[name].items() if model not in failed} for name in splits}
-        return [(digests[name], fits[name]) for name in splits]
+        fits = [{model: fit.digest for model, fit in self.fits[name].items() if model not in failed} for name in splits]
+        return [(digests[name], of_split) for name, of_split in zip(splits, fits, strict=True)]
 
     def evaluate_models(self) -> None:
-        """Evaluate the fits on the test part of every protocol."""
+        """Record the fits, and evaluate them on the test part of every protocol."""
         run = self.run
+        record_fits(run.home, self.run_id, self.fits)
         for protocol in run.protocols:
             if tested := list_splits(protocol, self.fits):
                 judged_on = list(dict.fromkeys([*tested, *find_validation_splits(protocol, self.fits)]))
@@ -202,25 +203,24 @@ class ModelRun:
                 lists = RecommendationSpec(
                     model,
                     challenger.score,
-                    fits[model],
+                    fits[model].digest,
                     self.splits.digests[ALL_EDGES],
                     run.publish.top_n,
                     exclude_seen=not self.splits.seen_items.included,
-                    companion=(companion, fits[companion]) if companion else None,
+                    companion=(companion, fits[companion].digest) if companion else None,
                     calibrations=self._calibrate(companion or model, night) if is_of_run else UNCALIBRATED,
                 )
                 lists = specify_recommendations(run.publish, lists, seed=run.seed)
             else:
                 fault = f"{model} could not be fitted on every edge: {self.failed[model]}"
                 assessment = assessment.with_objections(fault)
+            record_fits(run.home, self.run_id, self.fits)
         rules = run.dataset.declared_rules
         plan = PublicationPlan(settings=run.publish, lists=lists, assessment=assessment, declared=rules)
         return publish_task(run.home, self.run_id, plan, self.executor)
 
     def _train_companion(self, published: str, protocol: str | None) -> str | None:
-        """Fit the companion of the published model on every edge and return its name; None without one, or if it
-        fails.
-        """
+        """Fit the companion of the published model on every edge and return its name, if there is one."""
         run, candidates = self.run, [model for model in self.run.models if model not in self.failed]
         companion = choose_companion(run.home, self.run_id, run.publish, published, candidates, protocol)
         if companion is None or companion in self.failed:

@@ -50,7 +50,7 @@ class FitPlan:
 
 
 def submit_fits(home: Home, plan: FitPlan, executor: Executor = LOCAL) -> dict[str, PendingCall]:
-    """Submit the fits of a model and return the pending calls by split, for `train`.
+    """Submit the fits of a model and return the pending calls by split, for `collect_fits`.
 
     This process makes two kinds of fits when their result is requested: those by blocks, which submit their blocks, and
     those that start at an earlier fit, since only it reads the warehouse.
@@ -68,8 +68,8 @@ def submit_fits(home: Home, plan: FitPlan, executor: Executor = LOCAL) -> dict[s
     return pending
 
 
-def train(home: Home, run_id: str, model: str, pending: Mapping[str, PendingCall]) -> dict[str, Fit]:
-    """Wait for the fits of a model, by split, and record them in `operations.model_fits`.
+def collect_fits(model: str, pending: Mapping[str, PendingCall]) -> dict[str, Fit]:
+    """Wait for the fits of a model, by split.
 
     Args:
         pending: of `submit_fits`.
@@ -78,14 +78,24 @@ def train(home: Home, run_id: str, model: str, pending: Mapping[str, PendingCall
         OneclassError: the model cannot be fitted on a matrix.
     """
     found: dict[str, Fit] = {split: call.result() for split, call in pending.items()}
-    rows = [(run_id, split, model, *(getattr(fit, name) for name in FIT_COLUMNS)) for split, fit in found.items()]
-    columns = ["run_id", "protocol", "model", *FIT_COLUMNS]
-    with stages.run_stage(home, run_id, "train") as connection:
-        replaced = "delete from operations.model_fits where run_id = ? and model = ? and protocol in ?"
-        connection.execute(replaced, [run_id, model, list(found)])
-        warehouse.insert(connection, "operations.model_fits", pl.DataFrame(rows, columns, orient="row"))
     logger.info("%s: fits on %s", model, ", ".join(f"{split} ({fit.seconds:.1f} s)" for split, fit in found.items()))
     return found
+
+
+def record_fits(home: Home, run_id: str, fitted: Mapping[str, Mapping[str, Fit]]) -> None:
+    """Write the fits of a run, by split and model, to `operations.model_fits`, under the contract of the stage."""
+    rows = [
+        (run_id, split, model, *(getattr(fit, name) for name in FIT_COLUMNS))
+        for split, fits_of_split in fitted.items()
+        for model, fit in fits_of_split.items()
+    ]
+    if not rows:
+        return
+    frame = pl.DataFrame(rows, ["run_id", "protocol", "model", *FIT_COLUMNS], orient="row", infer_schema_length=None)
+    with stages.run_stage(home, run_id, "train") as connection:
+        replaced = "delete from operations.model_fits where run_id = ? and list_contains(?, protocol || '/' || model)"
+        connection.execute(replaced, [run_id, [f"{split}/{model}" for _, split, model, *_ in rows]])
+        warehouse.insert(connection, "operations.model_fits", frame)
 
 
 def load_or_fit(
@@ -176,4 +186,4 @@ def find_validation_users(split: matrices.SplitMatrices) -> ValidationUsers | No
     return ValidationUsers(part.histories, part.targets) if part and part.rows is None else None
 
 
-train_task = stage_task(train, "train-{model}")
+train_task = stage_task(collect_fits, "train-{model}", stage="train")

@@ -3,6 +3,7 @@
 A log's name is its absolute path, or in the landing folder its path relative to it, so that a home may be moved.
 """
 
+import hashlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -81,6 +82,12 @@ def find_file_ids(home: Home, paths: Iterable[Path]) -> tuple[int, ...]:
     if missing := {*map(str, paths)} - known.keys():
         raise InputError(f"{min(missing)}: is not in the warehouse by this path. Run flows.backfill with it first.")
     return tuple(known[str(path)] for path in paths)
+
+
+def holds_exactly(home: Home, paths: Iterable[Path]) -> bool:
+    """Whether the logs in the warehouse are those of some files, with these bytes, and no others."""
+    digests = [hashlib.sha256(path.read_bytes()).hexdigest() for path in paths]
+    return sorted(one.sha256 for one in load_known_files(home)) == sorted(digests)
 
 
 def name_log(home: Home, path: str) -> str:

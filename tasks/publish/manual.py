@@ -19,7 +19,7 @@ from oneclass.tasks.publish.stage import Published, publish, run_after
 from oneclass.tasks.split.stage import store_all_edges
 from oneclass.tasks.stores import publications, runs, warehouse
 from oneclass.tasks.stores.home import Home
-from oneclass.tasks.train import FitPlan, submit_fits, train
+from oneclass.tasks.train import FitPlan, collect_fits, record_fits, submit_fits
 
 MAX_LISTED_DECISIONS = 10
 
@@ -85,7 +85,8 @@ def promote_model(home: Home, run_id: str, model: str) -> Published:
     matrices = store_all_edges(home, order=settings.reads_order, timed=likes if settings.reads_times else None)
     seed = of_run["seed"]
     plan = FitPlan(model, {ALL_EDGES: settings}, {ALL_EDGES: matrices}, seed)
-    fit = train(home, run_id, model, submit_fits(home, plan))[ALL_EDGES]
+    fit = collect_fits(model, submit_fits(home, plan))[ALL_EDGES]
+    record_fits(home, run_id, {ALL_EDGES: {model: fit}})
     publishing = _load_publish_settings(home)
     declared = datasets.load_dataset(home.dataset, home.root, with_logs=True).declared_rules
     seen, score = of_run.get("seen_items", "exclude"), of_model["score"] or MODELS[model].score_names[0]

@@ -26,7 +26,7 @@ from oneclass.tasks.split import protocols
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import SplitPlan, split
 from oneclass.tasks.stores.home import Home
-from oneclass.tasks.train import FitPlan, submit_fits, train
+from oneclass.tasks.train import FitPlan, collect_fits, record_fits, submit_fits
 from tests.conftest import home_in, two_tastes
 from tests.report_rows import RUN, fill_home
 
@@ -83,7 +83,9 @@ def split_once(splits_once):
 def train_model(home, digest, model, settings=None, *, protocol=ALL_EDGES, run_id="run", seed=0, warm=False):
     """Fit a model on a stored matrix as a run does, by default with its default settings."""
     plan = FitPlan(model, {protocol: settings or MODELS[model].Settings()}, {protocol: digest}, seed, warm)
-    return train(home, run_id, model, submit_fits(home, plan))[protocol]
+    fit = collect_fits(model, submit_fits(home, plan))[protocol]
+    record_fits(home, run_id, {protocol: {model: fit}})
+    return fit
 
 
 def publish_fit(home, run_id, settings, *fit, assessment=None, declared=NO_RULES, seed=0, **of_lists):

@@ -8,8 +8,11 @@ import numpy as np
 import pytest
 
 from oneclass.tasks import demo as story
+from oneclass.tasks.datasets import load_dataset
 from oneclass.tasks.demo import DemoSettings, make_demo, solve_degree_distributions
 from oneclass.tasks.errors import InputError
+from oneclass.tasks.ingest.file_registry import holds_exactly
+from oneclass.tasks.ingest.stage import ingest
 from oneclass.tasks.stores.home import Home
 
 SMALL = DemoSettings(users=300, items=200, likes=4_000)
@@ -78,6 +81,15 @@ def test_the_seed_decides_every_byte(tmp_path):
     ]
     assert files[0] == files[1]
     assert files[0]["combined_data_1.txt"] != files[2]["combined_data_1.txt"]
+
+
+def test_a_warehouse_holds_the_demo_until_another_takes_its_place(home):
+    declared = load_dataset("demo", home.root)
+    logs = make_demo(home, SMALL, 1)
+    assert not holds_exactly(home, logs)
+    ingest(home, declared, logs, "run", replace=True)
+    assert holds_exactly(home, make_demo(home, SMALL, 1))
+    assert not holds_exactly(home, make_demo(home, SMALL, 2))
 
 
 def test_other_settings_take_the_place_of_the_old_log(home, monkeypatch):
