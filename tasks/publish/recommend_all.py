@@ -21,6 +21,7 @@ from oneclass.tasks.recommend.companion import Companion, describe_items
 from oneclass.tasks.recommend.exploration import Exploration, pick_items
 from oneclass.tasks.recommend.new_items import MAX_REASONS
 from oneclass.tasks.recommend.ranking import LIKE_COLUMNS
+from oneclass.tasks.rules.breaches import EXPLORATION
 from oneclass.tasks.rules.lists import ListSelections
 from oneclass.tasks.rules.selection import Selection, select_lists
 from oneclass.tasks.stores import fits, matrices, warehouse
@@ -29,7 +30,6 @@ from oneclass.tasks.stores.stages import StageCache
 from oneclass.tasks.stores.warehouse import table_digest
 
 USERS_PER_BATCH = 1 << 12  # if blocks of scores are smaller
-EXPLORATION = "(exploration)"  # stands for a placement in the temporary table `ranked`
 
 Lists = dict[str, np.ndarray]
 """Lists of users by column of the fit: `user_index` (users,), `item` and `score` (users, n), padded with -1 and -inf,

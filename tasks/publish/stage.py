@@ -21,6 +21,7 @@ from oneclass.tasks.orchestration.stage_task import stage_task
 from oneclass.tasks.promotion_log import Decision
 from oneclass.tasks.publish import files, lists, promotion, recommend_all
 from oneclass.tasks.publish.plan import PublicationPlan
+from oneclass.tasks.rules.breaches import find_breaches
 from oneclass.tasks.rules.lists import ListSelections, load_selections
 from oneclass.tasks.stores import checksums, publications, published_model, runs, stages, warehouse
 from oneclass.tasks.stores.home import Home
@@ -71,6 +72,8 @@ def publish(home: Home, run_id: str, plan: PublicationPlan, executor: Executor =
             lists.store_lists(connection, plan.rules, attributes)
             files.write_publication(connection, home, folder, plan, table, attributes, selections)
             publications.record_new(connection, home, folder, _describe(connection, home, run_id, plan))
+        checked = plan.rules if has_rules and parameters["recommendations_made"] else None
+        find_breaches(connection, checked, attributes, plan.settings.top_n)
         count = warehouse.fetch_row(connection, "select count(*) from published.recommendations")[0]
     for gap in gaps:
         runs.record_alarm(home, run_id, gap)
