@@ -272,7 +272,7 @@ def test_a_model_that_needs_more_memory_than_there_is_is_refused_if_named_and_el
     assert "mrf_dense is left out: a fit on 40 items needs about 6400.1 GB" in caplog.text
     assert "6400.1 GB of memory" in (home.report / "index.html").read_text()
     models = query_rows(home.root, "select distinct model from evaluation.metrics order by model", "films")
-    assert models == [("popularity",)]
+    assert models == [("popularity",), ("sansa",)]
 
 
 def find_workers():

@@ -96,7 +96,7 @@ RUNS = {  # command: its arguments, and what it says
     "recommend": (["--user", "7", "--json"], '"items"'),
     "explain": (["--user", "7", "--n", "3"], "Published: "),
     "cite": ([], "Folder: "),
-    "tune": (["--model", "mrf_dense", "--trials", "1"], "# trial 1, the best of 1 trial"),
+    "tune": (["--model", "mrf_dense", "--trials", "1"], "# Trial 1, the best of 1 trials"),
     "deploy": ([], "prefect deployment run nightly-retrain/nightly-retrain-ml-latest-small"),
 }
 
