@@ -28,6 +28,7 @@ from oneclass.tasks.stores import fits, matrices, warehouse
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.stores.matrices import Part
 from oneclass.tasks.stores.stages import StageCache
+from oneclass.tasks.train import is_model_error
 from oneclass.tasks.tuning.auto import ChosenSettings, record_settings
 from oneclass.tasks.tuning.validation import MIN_USERS, evaluate_model, load_validation, sample_users
 
@@ -130,10 +131,16 @@ def _search_components(
         return BlendChoice(reason=f"{users} are too few to weigh models by")
     lists: list[tuple[float, Candidate, str]] = []
     for name in settings:
-        if is_drawn:
-            models = [MODELS[name](settings[name], seed=seed, threads=home.limits.threads).fit(train)]
-        else:
-            models = [fits.load_fit(home, name, of_fold[name]) for _, of_fold in judged]
+        try:
+            if is_drawn:
+                models = [MODELS[name](settings[name], seed=seed, threads=home.limits.threads).fit(train)]
+            else:
+                models = [fits.load_fit(home, name, of_fold[name]) for _, of_fold in judged]
+        except Exception as error:
+            if not is_model_error(error):
+                raise
+            logger.warning("blend: %s is left out: %s", name, error)
+            continue
         mean, score = evaluate_model(models, parts, metric)
         # Only the best are held in memory.
         lists = sorted([*lists, (mean.value, models, score)], key=lambda entry: -entry[0])[:MAX_CANDIDATES]

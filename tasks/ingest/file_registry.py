@@ -3,7 +3,6 @@
 A log's name is its absolute path, or in the landing folder its path relative to it, so that a home may be moved.
 """
 
-import hashlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from oneclass import sql
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.errors import InputError
-from oneclass.tasks.ingest.files import explain_encoding
+from oneclass.tasks.ingest.files import explain_encoding, hash_file
 from oneclass.tasks.ingest.landing import DONE, QUARANTINE, FileRefused
 from oneclass.tasks.ingest.sources import LogFile
 from oneclass.tasks.stores import warehouse
@@ -86,8 +85,7 @@ def find_file_ids(home: Home, paths: Iterable[Path]) -> tuple[int, ...]:
 
 def holds_exactly(home: Home, paths: Iterable[Path]) -> bool:
     """Whether the logs in the warehouse are those of some files, with these bytes, and no others."""
-    digests = [hashlib.sha256(path.read_bytes()).hexdigest() for path in paths]
-    return sorted(one.sha256 for one in load_known_files(home)) == sorted(digests)
+    return sorted(one.sha256 for one in load_known_files(home)) == sorted(map(hash_file, paths))
 
 
 def name_log(home: Home, path: str) -> str:

@@ -47,7 +47,7 @@ class Limits:
 
 
 def duckdb_memory(memory: int) -> int:
-    """Return DuckDB's share of this many bytes: a third up to 4 GiB, a sixth above; or 1 GiB if that is at most half.
+    """Return DuckDB's share of this many bytes: a third, at most 4 GiB or a sixth; 1 GiB if at most half.
 
     With 4 GiB the split of a log of the Netflix Prize's size takes 5 GB in all, with 8 GiB 9 GB, and about as long.
     In a small container the share is what the run itself leaves: the system kills a process that exceeds the
