@@ -168,3 +168,12 @@ def test_on_a_given_split_it_is_weighed_on_edges_cut_from_the_training_part(home
     assert {one.model for one in found.components} == {"half", "other_half"} and row["reached"] > row["at_start"] + 0.02
     assert row["protocol"] == "given" and row["edges"] < whole.nnz and len(Half.fits) == 2
     assert row["metric"] == "ndcg@20"
+
+
+def test_a_model_that_cannot_be_fitted_to_the_rest_of_a_given_split_is_left_out(home, digest, monkeypatch, caplog):
+    digest = split_likes(home, "given", plan={"given_files": ([1], [2])})["given"]
+    of = fit_components(home, digest, nothing=HalfSettings(), **two_halves(home, digest)["settings"])
+    monkeypatch.setattr(Nothing, "_fit", lambda model, interactions, options: 1 / 0)
+    found, _ = fit_blend(home, digest, **of, protocol="given")
+    assert {one.model for one in found.components} == {"half", "other_half"}
+    assert "blend: nothing is left out: division by zero" in caplog.text
