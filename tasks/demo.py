@@ -1,13 +1,10 @@
-"""Simulate the demo: a log in the Netflix Prize format by the paper's generative model, and its truth.
+"""Simulate the demo: a log in the Netflix Prize format by the paper's generative model.
 
 Degrees come from power laws with exponential cut-off, half-edges are paired into the hidden graph H, and a Bernoulli
 draw per considered edge decides whether it is liked (Paquet and Koenigstein 2014, sections 2 and 3). A like becomes 4
 or 5 stars, a considered item that is not liked 1 to 3: lines `USER,STARS,YYYY-MM-DD` below a line `ITEM:` of each item,
-in `combined_data_1.txt`, up to `_4` for a large log. `<home>/demo/truth/` stores what a real log hides:
-
-    settings.json    settings, seed, degree distributions and resulting counts
-    edges.parquet    one row per edge of H: user, item (ids as in the log), probability, liked
-    users.npy, items.npy, item_bias.npy    u (M, K), v (N, K), b (N,), float32; row i belongs to id i + 1
+in `combined_data_1.txt`, and `_2` and so on for a large log; ids are indices plus one. What a real log hides is what
+`simulate_likes` returns.
 
 Upper bounds at the default size and seed 1, with one like of every user with two or more held out: the ranking by
 (degree in H) x sigma(u'v + b), which knows the truth, has mean rank .961 and nDCG@100 .372; popularity has .935 and
@@ -15,23 +12,18 @@ Upper bounds at the default size and seed 1, with one like of every user with tw
 """
 
 import contextlib
-import json
 import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import polars as pl
-import pyarrow as pa
-import pyarrow.parquet as pq
 from pydantic import BaseModel, Field
 
 from oneclass.models.degrees.distributions import Distribution, power_law_with_mean
 from oneclass.models.generator.hidden_graph import NotGraphical, draw_graph
 from oneclass.models.generator.likes import LikeFactors, draw_like_factors, draw_likes, draw_ratings, like_probabilities
-from oneclass.models.numerics.adjacency import partition_rows
+from oneclass.models.numerics.adjacency import partition_by_budget
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.stores import durable
 from oneclass.tasks.stores.home import Home
@@ -45,8 +37,7 @@ BIAS_SD = 0.5  # standard deviation of the items' biases in the logit
 USER_EXPONENT, ITEM_EXPONENT = 0.5, 0.77
 MAX_DENSITY = 0.8  # largest share of considered pairs
 EXPONENT_STEPS = 80
-LINES_PER_FILE, MAX_FILES = 25_000_000, 4
-EDGES_PER_BLOCK = 1 << 20
+EDGES_PER_BLOCK, BLOCKS_PER_FILE = 1 << 20, 24
 
 
 class DemoSettings(BaseModel, frozen=True, extra="forbid"):
@@ -66,20 +57,18 @@ class Simulation:
         traits: the latent factors and biases of the logits.
         starts: int64 (N + 1,), the first edge of each item.
         users: int32 (edges,), the user of each edge of H.
-        probability: float32 (edges,), of a like.
-        liked: bool (edges,), the outcome of the draw.
+        liked: bool (edges,), whether the user likes the item.
     """
 
     degree_distributions: tuple[Distribution, Distribution]
     traits: LikeFactors
     starts: np.ndarray
     users: np.ndarray
-    probability: np.ndarray
     liked: np.ndarray
 
 
 def make_demo(home: Home, settings: DemoSettings, seed: int) -> list[Path]:
-    """Write the log to `home.landing` and the truth to `home.truth`; equal settings and seed give equal bytes.
+    """Write the log to `home.landing`; equal settings and seed give equal bytes.
 
     Files are completed in a temporary folder and then moved.
 
@@ -90,16 +79,13 @@ def make_demo(home: Home, settings: DemoSettings, seed: int) -> list[Path]:
         InputError: sizes that no graph has.
     """
     simulation = simulate_likes(settings, seed)
-    for folder in (home.landing, home.truth):
-        durable.make_folder(folder)
+    durable.make_folder(home.landing)
     with tempfile.TemporaryDirectory(prefix=".demo-", dir=home.folder) as temporary:
         logs = _write_log(Path(temporary), simulation, seed)
-        truth = _write_truth(Path(temporary), simulation, {"seed": seed, "settings": settings.model_dump()})
-        for earlier in home.landing.glob("combined_data_[1-9].txt"):
+        for earlier in home.landing.glob("combined_data_*.txt"):
             earlier.unlink()
-        for folder, names in ((home.truth, truth), (home.landing, logs)):
-            for name in names:
-                durable.install_file(Path(temporary, name), folder / name)
+        for name in logs:
+            durable.install_file(Path(temporary, name), home.landing / name)
     return [home.landing / name for name in logs]
 
 
@@ -136,53 +122,26 @@ def simulate_likes(settings: DemoSettings, seed: int) -> Simulation:
                 traits = draw_like_factors(counts, TRAITS, LOGIT_SD, BIAS_SD, seed)
                 traits, probability = like_probabilities(traits, starts, edges, settings.likes)
                 liked = draw_likes(starts, edges, probability, seed)
-                return Simulation(distributions, traits, starts, edges, probability, liked)
+                return Simulation(distributions, traits, starts, edges, liked)
     raise InputError(
         f"demo.likes = {settings.likes:,}: no graph was found; demo.users = {users:,} and demo.items = {items:,} have "
         f"more than {fewest:,.0f} likes and at most {most:,.0f}. Change one of the three, or take another --seed."
     )
 
 
-def _write_truth(folder: Path, simulation: Simulation, inputs: dict[str, object]) -> list[str]:
-    """Write what a real log hides, and return the names of the files."""
-    columns = {"user": pa.int32(), "item": pa.int32(), "probability": pa.float32(), "liked": pa.bool_()}
-    with pq.ParquetWriter(folder / "edges.parquet", pa.schema(columns)) as writer:
-        for users, items, part in _iterate_blocks(simulation, 0, len(simulation.starts) - 1):
-            arrays = users + 1, items + 1, simulation.probability[part], simulation.liked[part]
-            writer.write_table(pa.table([*map(pa.array, arrays)], pa.schema(columns)))
-    for name, values in vars(simulation.traits).items():
-        np.save(folder / f"{name}.npy", values)
-    laws = {
-        side: {name: getattr(law, name) for name in ("exponent", "cutoff", "d_min", "d_max", "mean")}
-        for side, law in zip(("user", "item"), simulation.degree_distributions, strict=True)
-    }
-    counts = {"considered": len(simulation.users), "liked": int(simulation.liked.sum())}
-    (folder / "settings.json").write_text(json.dumps({**inputs, "laws": laws, **counts}, indent=2) + "\n")
-    return ["edges.parquet", *(f"{name}.npy" for name in vars(simulation.traits)), "settings.json"]
-
-
-def _iterate_blocks(simulation: Simulation, first: int, last: int) -> Iterator[tuple[np.ndarray, np.ndarray, slice]]:
-    """Yield users, items and places of about `EDGES_PER_BLOCK` edges of the items [first, last), of whole items."""
-    starts = simulation.starts
-    while first < last:
-        end = int(np.searchsorted(starts, starts[first] + EDGES_PER_BLOCK, side="right")) - 1
-        end = min(max(end, first + 1), last)
-        part = slice(starts[first], starts[end])
-        items = np.repeat(np.arange(first, end, dtype=np.int32), np.diff(starts[first : end + 1]))
-        yield simulation.users[part], items, part
-        first = end
-
-
 def _write_log(folder: Path, simulation: Simulation, seed: int) -> list[str]:
-    """Write the ratings of all edges and return the names of the files; ids are indices plus one."""
-    bounds = partition_rows(simulation.starts, min(MAX_FILES, -(-len(simulation.users) // LINES_PER_FILE))).tolist()
-    names = [f"combined_data_{number}.txt" for number in range(1, len(bounds))]
-    for name, (first, last) in zip(names, pairwise(bounds), strict=True):
-        with open(folder / name, "wb") as file:
-            for users, items, part in _iterate_blocks(simulation, first, last):
-                stars, days = draw_ratings(users, items, simulation.liked[part], seed, NUM_DAYS)
-                ratings = {"item": items + 1, "user": users + 1, "stars": stars, "date": FIRST_DAY + days}
-                lines = pl.format("{},{},{}", "user", "stars", "date").str.join("\n")
-                by_item = pl.DataFrame(ratings).group_by("item", maintain_order=True).agg(lines=lines)
-                file.write(by_item.select(pl.format("{}:\n{}\n", "item", "lines").str.join()).item().encode())
-    return names
+    """Write the ratings of all edges, in blocks of whole items, and return the names of the files."""
+    starts, names = simulation.starts, dict[str, None]()
+    counts, indices = np.diff(starts), np.arange(len(starts) - 1, dtype=np.int32)
+    for number, block in enumerate(partition_by_budget(counts, EDGES_PER_BLOCK)):
+        name = f"combined_data_{number // BLOCKS_PER_FILE + 1}.txt"
+        part = slice(starts[block.start], starts[block.stop])
+        users, items = simulation.users[part], np.repeat(indices[block], counts[block])
+        stars, days = draw_ratings(users, items, simulation.liked[part], seed, NUM_DAYS)
+        ratings = {"item": items + 1, "user": users + 1, "stars": stars, "date": FIRST_DAY + days}
+        lines = pl.format("{},{},{}", "user", "stars", "date").str.join("\n")
+        by_item = pl.DataFrame(ratings).group_by("item", maintain_order=True).agg(lines=lines)
+        with open(folder / name, "ab") as file:
+            file.write(by_item.select(pl.format("{}:\n{}\n", "item", "lines").str.join()).item().encode())
+        names[name] = None
+    return list(names)

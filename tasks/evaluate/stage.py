@@ -87,7 +87,7 @@ def evaluate(
         ContractBroken: a rule over the tables was broken; they are unchanged.
     """
     chosen = choose_metrics(metrics)
-    open_cache = partial(tables.open_cache, home=home, protocol=protocol, judged=judged, metrics=chosen.digest)
+    open_cache = partial(tables.open_cache, protocol=protocol, judged=judged, metrics=chosen.digest)
     with warehouse.open_warehouse(home) as connection:  # for writing: it migrates an older warehouse
         earlier = tables.find_earlier(connection, open_cache(connection), protocol)
         ids = own_metrics.load_ids(connection) if chosen.own and not earlier else NO_IDS

@@ -23,7 +23,6 @@ from oneclass.tasks.evaluate.calibration import ExplicitFeedbackResult, LikeCali
 from oneclass.tasks.evaluate.strata import StratumRow
 from oneclass.tasks.protocols import FittedSplit
 from oneclass.tasks.stores import warehouse
-from oneclass.tasks.stores.home import Home
 from oneclass.tasks.stores.stages import StageCache
 from oneclass.tasks.stores.warehouse import table_digest
 
@@ -162,7 +161,7 @@ logger = logging.getLogger(__name__)
 
 
 def open_cache(
-    connection: duckdb.DuckDBPyConnection, home: Home, protocol: str, judged: Sequence[FittedSplit], metrics: str
+    connection: duckdb.DuckDBPyConnection, protocol: str, judged: Sequence[FittedSplit], metrics: str
 ) -> StageCache:
     """Return the cache entry of an evaluation of these models in their order.
 
@@ -170,10 +169,8 @@ def open_cache(
         judged: the digests of the splits and of the fits on each.
         metrics: the digest of further metrics.
     """
-    record = home.truth / "settings.json"  # of the demo, which has the sha256 of every file of the truth
-    truth = record.read_text(encoding="utf-8") if record.is_file() else ""
     splits = [(digest, list(fits.items())) for digest, fits in judged]
-    parameters = {"splits": splits, "metrics": metrics, "truth": truth, "statements": sql.stage_digest("evaluate")}
+    parameters = {"splits": splits, "metrics": metrics, "statements": sql.stage_digest("evaluate")}
     sources = [Path(__file__).parent]
     return StageCache(connection, f"evaluate {protocol}", sources, reads="", parameters=parameters, tables=())
 

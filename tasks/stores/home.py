@@ -118,5 +118,4 @@ class Home:
     warehouse = _Inside("warehouse.duckdb")
     matrices, models, spill = _Inside("matrices"), _Inside("models"), _Inside("spill")
     publications, published, report = _Inside("publications"), _Inside("published"), _Inside("report")
-    landing, forgotten = _Inside("landing"), _Inside("forgotten")
-    tuning, truth = _Inside("tuning"), _Inside("truth")
+    landing, forgotten, tuning = _Inside("landing"), _Inside("forgotten"), _Inside("tuning")
