@@ -110,8 +110,6 @@ class Dataset(BaseModel, frozen=True, extra="forbid"):
             object.__setattr__(self, "files", (*self.files, *LANDED_FILES))
         if "half_life_days" in self.events:
             raise ValueError("events.half_life_days: is no kind of event; it belongs under [binarize]")
-        if self.columns.event and not self.events:
-            raise ValueError("columns.event names the kind of event: state what each kind adds under [events]")
         if self.events and (self.layout != "recognised" or self.columns.event == ()):
             raise ValueError("[events] needs a column with the kind of event")
         if unknown := [kind for kind in self.rules.not_event if kind not in self.events]:
@@ -257,4 +255,5 @@ def _validate(path: Path, declared: dict[str, Any]) -> Dataset:
             schema = Dataset.model_json_schema()
             known = [name for section in (schema, *schema["$defs"].values()) for name in section["properties"]]
             raise InputError(f"{path}: unknown key {key}.{suggest_name(str(first['loc'][-1]), known)}") from error
-        raise InputError(": ".join(filter(None, (str(path), key, f"{first['msg']}.")))) from error
+        message = first["msg"].removeprefix("Value error, ")
+        raise InputError(": ".join(filter(None, (str(path), key, f"{message}.")))) from error

@@ -47,7 +47,7 @@ class UnknownColumns(InputError):
     def __init__(
         self, sample: Sample, question: str, known: Mapping[str, int], asked: Sequence[str], kinds: Sequence[str] = ()
     ) -> None:
-        names = " ".join(f"--{role} COLUMN" for role in asked) if sample.has_header else "--user N --item N"
+        names = " ".join(f"--{role} {'COLUMN' if sample.has_header else 'N'}" for role in asked)
         found = ", ".join(f"{sample.names[at - 1].strip()} ({role})" for role, at in known.items())
         super().__init__(
             f"{sample.source}: {len(sample.rows):,} lines, {len(sample.names)} columns, {sample.form}. "
@@ -75,16 +75,19 @@ def match_columns(sample: Sample, dataset: Dataset) -> dict[str, int]:
     asked += [role for role, places in found.items() if len(places) > 1 and getattr(dataset.columns, role) is None]
     for role in asked:
         positions.pop(role, None)
+    questions = [f"Which column is {' and which '.join(WHAT[role] for role in asked)}?"] if asked else []
+    is_stated = dataset.columns.user is not None or dataset.columns.item is not None
+    if asked or not is_stated:
+        unread = {role: name for role, name in find_unread(sample, positions, dataset).items() if role not in asked}
+        for role, name in unread.items():
+            without = "every line counts 1" if role == "value" else "events have no times"
+            questions.append(f"Is {name}, or another column, {WHAT[role]}? If {without}, say --{role} -.")
+        asked += unread
     if asked:
-        what = " and which ".join(WHAT[role] for role in asked)
-        raise UnknownColumns(sample, f"Which column is {what}?", positions, asked)
+        raise UnknownColumns(sample, " ".join(questions), positions, asked)
     if "event" in positions and not dataset.events:
         _ask_for_weights(sample, positions)
         del positions["event"]
-    is_stated = dataset.columns.user is not None or dataset.columns.item is not None
-    for role in ("value", "time"):
-        if role not in positions and getattr(dataset.columns, role) is None and not is_stated:
-            _ask_for_unread(sample, positions, role)
     if dataset.events and "event" not in positions:
         raise UnknownColumns(sample, f"Which column is {WHAT['event']}?", positions, ["event"])
     if len(found["time"]) > 1:
@@ -142,17 +145,37 @@ def _ask_for_weights(sample: Sample, positions: Mapping[str, int]) -> None:
         )
 
 
-def _ask_for_unread(sample: Sample, positions: Mapping[str, int], role: str) -> None:
-    """Refuse a log with a column of numbers that may be the values of events, or one of times."""
-    without = "every line counts 1" if role == "value" else "events have no times"
-    for at, name in enumerate(sample.names, 1):
-        cells = [cell.strip() for cell in sample.column(at) if cell.strip()]
-        is_id = not name.strip() or normalize_name(name).endswith("id")
-        if at in positions.values() or (role == "value" and (is_id or len(set(cells)) < 2)):
-            continue
-        if times.are_times(cells) if role == "time" else all(map(times.NUMBER.fullmatch, cells)):
-            question = f"Is {name.strip()}, or another column, {WHAT[role]}? If {without}, say --{role} -."
-            raise UnknownColumns(sample, question, positions, [role])
+def find_unread(sample: Sample, positions: Mapping[str, int], dataset: Dataset) -> dict[str, str]:
+    """Find columns that may be the value or the time of events, where the data set's file says nothing of that role.
+
+    Numbers without a header may be ids, so that a value is found once the columns of user and item are known.
+    """
+    found, free = dict[str, str](), dict[int, list[str]]()
+    for at in range(1, len(sample.names) + 1):
+        if at not in positions.values() and (cells := [cell.strip() for cell in sample.column(at) if cell.strip()]):
+            free[at] = cells
+    are_named = sample.has_header or {"user", "item"} <= positions.keys()
+    amounts = {at: len(set(cells)) for at, cells in free.items() if are_named and _are_amounts(sample, at, cells)}
+    candidates = {
+        "value": sorted(amounts, key=lambda at: amounts[at]),  # what counts has fewer values than what measures
+        "time": [at for at, cells in free.items() if times.may_be_times(cells) and not _is_id(sample, at)],
+    }
+    for role, places in candidates.items():
+        if places and role not in positions and getattr(dataset.columns, role) is None:
+            found[role] = sample.names[places[0] - 1].strip()
+    return found
+
+
+def _are_amounts(sample: Sample, at: int, cells: Sequence[str]) -> bool:
+    is_constant = len(set(cells)) < 2
+    return all(map(times.NUMBER.fullmatch, cells)) and not (
+        is_constant or _is_id(sample, at) or times.may_be_times(cells)
+    )
+
+
+def _is_id(sample: Sample, at: int) -> bool:
+    name = sample.names[at - 1]
+    return not name.strip() or normalize_name(name).endswith("id")
 
 
 def _describe_columns(sample: Sample) -> str:
@@ -193,6 +216,8 @@ def describe_doubts(sample: Sample, positions: Mapping[str, int], dataset: Datas
     negative = next((cell for cell in texts.get("value", ()) if cell.strip().startswith("-")), "")
     if negative and not dataset.binarize.get("sum_values"):
         doubts.append(f"some values are negative, such as {negative}: if they are returns, set binarize.sum_values")
+    for role, name in find_unread(sample, positions, dataset).items():
+        doubts.append(f"column {name} may be {WHAT[role]}, which is not read: name it, or say --{role} -")
     if "time" in texts:
         doubts += times.describe_doubts(texts["time"])
     return tuple(doubts)

@@ -195,7 +195,8 @@ def choose_delimiter(lines: Sequence[str], dataset: Dataset) -> str:
     def rate(delimiter: str) -> tuple[int, float, int]:
         rows = split_rows(lines, Layout("delimited", delimiter))
         (width, count), *_ = Counter(map(len, rows)).most_common(1)
-        return count_known(rows[0], dataset) if len(rows[0]) > 1 else 0, count / len(rows) * (width > 1), width
+        known = count_known(rows[0], dataset) if len(rows[0]) > 1 else 0
+        return known, count / len(rows) * (width > 1), width * (delimiter != " ")  # texts have blanks in them
 
     return max(DELIMITERS, key=rate)  # of equal ones the first
 

@@ -15,6 +15,7 @@ from oneclass.tasks.errors import InputError
 
 FIRST_SECOND, LAST_SECOND = 788_918_400, 4_102_444_799
 """1995 to 2099: a number in this range, or in this range in a smaller unit, is an instant; ticks of .NET are not."""
+SOON_SECOND = 2_000_000_000
 LATE_SECOND = 946_684_800  # where all times lie before 2000, numbers may count from 2001
 FIRST_DATE, LAST_DATE, MISSING = 1900_01_01, 2099_12_31, "1970-01-01"
 NUMBER = re.compile(r"\s*-?\d+(?:\.\d+)?\s*", re.ASCII)
@@ -98,6 +99,16 @@ def _choose_formats(label: str, times: Sequence[str]) -> tuple[str, ...]:
 def are_times(texts: Sequence[str]) -> bool:
     """Whether most texts that are not empty are dates, with a time of day or without."""
     return _most_match(ISO, texts) or _most_match(DATE, texts)
+
+
+def may_be_times(texts: Sequence[str]) -> bool:
+    """Whether most texts are dates, or all are numbers that may count from 1970 to this century's first decades."""
+    if are_times(texts):
+        return True
+    numbers = [float(text) for text in texts if NUMBER.fullmatch(text)]
+    return len(numbers) == len(texts) > 0 and any(
+        LATE_SECOND * ticks <= min(numbers) <= max(numbers) < SOON_SECOND * ticks for ticks in TIME_UNITS.values()
+    )
 
 
 def _most_match(pattern: re.Pattern[str], texts: Sequence[str]) -> bool:

@@ -87,6 +87,11 @@ def test_kinds_are_listed_and_their_weights_left_to_a_person(inspect, tmp_path):
         ("user,item,price\na,x,1\na,y,2\n", [], "Is price, or another column, the value of an event?"),
         ("user,item,Tag,Uhr\na,x,2024-03-01,9:30\n", ["--time", "Tag", "Uhr"], "from 2024-03-01 09:30:00"),
         ("user,customer,item\na,x,1\n", [], "Which column is the user?"),
+        ("user,sku\tnr,t\na,x,1551403697\n", [], "--item COLUMN --time COLUMN"),
+        ("a,1551403697,x\nb,1551403698,y\n", [], "--user N --item N --time N"),
+        ("a,2024-03-01,x\n", ["--user", "1", "--item", "3"], "column 2 may be the time, which is not read"),
+        ("a,x,buy\na,x,view\n", ["--user", "1", "--item", "2", "--event", "3"], '# "view" = WEIGHT'),
+        ("a\tx y z\nb\tx y z\n", [], "2 columns, delimiter"),
     ],
 )
 def test_what_is_said_and_asked(inspect, monkeypatch, text, arguments, part):

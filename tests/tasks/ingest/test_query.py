@@ -173,7 +173,7 @@ REFUSED = [  # where the database's URL is, the URL, the query, the message
     ("", "", "-- nothing", QUERY + r"gives no rows. End it with a select"),
     ("", "", "from 'here.csv'", QUERY + r"here\.csv is in the current folder too\. Write its whole"),
     ("env:NO_SHOP", "", "select 1", "the environment variable NO_SHOP is empty or not set"),
-    ("postgresql://me:s3cret@here", "", "select 1", r"url: Value error, may hold a token: write env:NAME"),
+    ("postgresql://me:s3cret@here", "", "select 1", r"url: may hold a token: write env:NAME"),
     (URL, "here", "select 1", "has no URL that begins with its kind"),
     (URL, "oracle://here", "select 1", r"adbc_driver_oracle.*pip install .*adbc-driver-oracle"),
     (URL, "sqlite:///here", "select 1", r"adbc_driver_sqlite.*pip install .*adbc-driver-sqlite"),
