@@ -277,5 +277,5 @@ def test_later_trials_take_what_costs_of_the_best_unless_it_was_given_or_fits_ar
     tried, best_factors = [settings for _, settings in dial.fits], 2 if why else 5
     assert tried[0] == DialSettings() and tried[1].idle == tried[0].idle
     assert [one.dial for one in tried[1:3]] == [pytest.approx(dial * row["edges"]) for dial in (BEST, BEST / 2)]
-    assert [one.factors for one in tried] == [2, best_factors, 2] + [best_factors] * (NUM_TRIALS - 3)
+    assert [one.factors for one in tried] == [2, best_factors, 2] + [best_factors] * (len(tried) - 3) and len(tried) > 3
     assert found.factors == best_factors and ("factors 5" in row["reason"]) == (why is None)
