@@ -22,7 +22,7 @@ KNOWN_NAMES: dict[str, tuple[str, ...]] = {
     "time": ("timestamp", "time", "date", "datetime", "date_time", "occurred_at", "ordered_at", "created_at",
              "event_time", "unixreviewtime", "datum", "bestelldatum", "belegdatum", "zeitstempel", "fecha"),
     "event": ("event", "event_type", "event_name", "action", "action_type", "behavior", "behavior_type",
-              "interaction"),
+              "interaction", "interaction_type"),
 }  # fmt: skip
 """Whole names, in lower case with blanks and hyphens as underscores, that leave no doubt of a column's role."""
 

@@ -50,7 +50,7 @@ class UnknownColumns(InputError):
         names = " ".join(f"--{role} {'COLUMN' if sample.has_header else 'N'}" for role in asked)
         found = ", ".join(f"{sample.names[at - 1].strip()} ({role})" for role, at in known.items())
         super().__init__(
-            f"{sample.source}: {len(sample.rows):,} lines, {len(sample.names)} columns, {sample.form}. "
+            f"{sample.source}: {len(sample.rows):,} lines looked at, {len(sample.names)} columns, {sample.form}. "
             f"{f'Known: {found}. ' if found else ''}{question} Name each on the command line, or under [columns] in "
             f"the data set's file:\n\n{_describe_columns(sample)}\n\n"
             f"  python -m flows.inspect --source {sample.source.partition(', line')[0]} {names}"

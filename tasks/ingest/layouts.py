@@ -27,6 +27,7 @@ from oneclass.tasks.ingest.columns import (
 from oneclass.tasks.ingest.files import FileScan
 from oneclass.tasks.stores.home import escape_path
 
+MAX_TITLES = 10  # lines above a header that are looked for, and it
 DELIMITERS = (",", "\t", ";", "|", "::", "\x01", "^", "~", " ")
 LINE_END = re.compile(r"\r\n|\r|\n")
 MOVIE_HEADER = re.compile(r"\s*\d+\s*:\s*")
@@ -180,6 +181,12 @@ def _detect_delimited(path: str, lines: Sequence[str], dataset: Dataset) -> Layo
         layout = replace(layout, skip=1, names=names, fields=len(names) + dataset.row_names)
         sample = _make_sample(f"{path}, line 1", form, ("", *names) if dataset.row_names else names, rows[1:])
     else:
+        for number, row in enumerate(() if is_numbered else rows[1:MAX_TITLES], 2):
+            if count_known(row, dataset) > 1:
+                raise InputError(
+                    f"{path}, line {number}: looks like the header ({', '.join(row)[:200]}), with others above it. "
+                    "Take these out, or read the log by a query that skips them."
+                )
         sample = _make_sample(path, f"{form}, without a header", (), rows)
         layout = replace(layout, fields=len(sample.names))
     return _detect_values(layout, sample, match_columns(sample, dataset), dataset)

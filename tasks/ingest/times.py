@@ -26,7 +26,7 @@ ZONED_ISO = (
 )
 ISO = re.compile(rf"(?!.*[AaPp][Mm]\s*$)(({NAIVE_ISO})|({ZONED_ISO}))")  # am and pm are no zones
 DATE = re.compile(
-    r"\s*(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|(19|20)\d{6}|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4}"
+    r"\s*(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|(19|20)\d{6}(\d{4}(\d\d)?)?|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4}"
     r"|\d{1,2}[- ][A-Za-z]{3,9}[- ]\d{2,4})([ T,].*)?"
 )
 MIDNIGHT = re.compile(r"[ T]00:00:00(\.0+)?$")
@@ -36,6 +36,7 @@ DATES = (
     "%d-%m-%Y", "%m-%d-%Y", "%d-%m-%y", "%m-%d-%y", "%d %b %Y", "%d %B %Y", "%d-%b-%Y", "%d-%b-%y", "%b %d, %Y",
     "%B %d, %Y", "%Y%m%d",
 )  # fmt: skip
+COMPACT, COMPACTS = re.compile(r"\s*(19|20)\d{10}(\d\d)?\s*"), ("%Y%m%d%H%M%S", "%Y%m%d%H%M")
 ZONED = ("%a, %d %b %Y %H:%M:%S %z", "%d %b %Y %H:%M:%S %z", "%a, %d %b %Y %H:%M %z", "%a %b %d %H:%M:%S %z %Y")
 """Those of mail (RFC 2822) and of Twitter."""
 GREENWICH = " (GMT|UTC|UT)$"
@@ -61,6 +62,8 @@ def detect_time_formats(label: str, times: Sequence[str], dataset: Dataset) -> t
     if declared:
         has_clock = declared[0] in TIME_UNITS or any("%H" in text or "%I" in text for text in declared)
         return tuple(declared) if has_clock or len(declared) > 1 else _with_clocks(declared[0])
+    if _most_match(COMPACT, filled):
+        return COMPACTS
     numbers = [float(time) for time in filled if NUMBER.fullmatch(time)]
     if len(numbers) > MIN_MATCH * len(filled):
         if sum(map(_is_certain, numbers)) < MIN_MATCH * len(numbers):

@@ -40,7 +40,10 @@ def inspect(tmp_path, capsys):
 def test_an_unknown_log_is_answered_with_its_columns_and_no_proposal(inspect, tmp_path):
     status, shown = inspect(SHOP, "--write", "shop")
     assert status == 2 and not (tmp_path / "var").exists()
-    assert 'log.csv, line 1: 57 lines, 5 columns, delimiter ";". Which column is the user and which the item?' in shown
+    assert (
+        'log.csv, line 1: 57 lines looked at, 5 columns, delimiter ";". Which column is the user and which the item?'
+        in shown
+    )
     rows = [line.split() for line in shown.splitlines()]
     assert ["Kdnr", "text", "0%", "7", "k0,", "k1,", "k2"] in rows and ["Ware", "text", "2%", "56"] == rows[5][:4]
     assert "python -m flows.inspect --source /log.csv --user COLUMN --item COLUMN" in shown
@@ -91,6 +94,8 @@ def test_kinds_are_listed_and_their_weights_left_to_a_person(inspect, tmp_path):
         ("a,1551403697,x\nb,1551403698,y\n", [], "--user N --item N --time N"),
         ("a,2024-03-01,x\n", ["--user", "1", "--item", "3"], "column 2 may be the time, which is not read"),
         ("a,x,buy\na,x,view\n", ["--user", "1", "--item", "2", "--event", "3"], '# "view" = WEIGHT'),
+        ("# by a tool\nuser,item,n\na,x,1\n", [], "line 2: looks like the header (user, item, n)"),
+        ("user,item,ts\na,x,20190301012817\n", ["--time", "ts"], "from 2019-03-01 01:28:17"),
         ("a\tx y z\nb\tx y z\n", [], "2 columns, delimiter"),
     ],
 )
