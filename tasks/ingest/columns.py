@@ -148,18 +148,19 @@ def _ask_for_weights(sample: Sample, positions: Mapping[str, int]) -> None:
 def find_unread(sample: Sample, positions: Mapping[str, int], dataset: Dataset) -> dict[str, str]:
     """Find columns that may be the value or the time of events, where the data set's file says nothing of that role.
 
-    Numbers without a header may be ids, so that a value is found once the columns of user and item are known.
+    While the column of the user or of the item is not known, numbers may be ids: of a log without a header, or of one
+    without further columns.
     """
     found, free = dict[str, str](), dict[int, list[str]]()
     for at in range(1, len(sample.names) + 1):
         if at not in positions.values() and (cells := [cell.strip() for cell in sample.column(at) if cell.strip()]):
             free[at] = cells
-    are_named = sample.has_header or {"user", "item"} <= positions.keys()
-    amounts = {at: len(set(cells)) for at, cells in free.items() if are_named and _are_amounts(sample, at, cells)}
-    candidates = {
-        "value": sorted(amounts, key=lambda at: amounts[at]),  # what counts has fewer values than what measures
-        "time": [at for at, cells in free.items() if times.may_be_times(cells) and not _is_id(sample, at)],
-    }
+    in_time = [at for at, cells in free.items() if times.may_be_times(cells) and not _is_id(sample, at)]
+    missing = len({"user", "item"} - positions.keys())
+    are_more = not missing or (sample.has_header and len(free) - len(in_time) > missing)
+    amounts = {at: len(set(cells)) for at, cells in free.items() if are_more and _are_amounts(sample, at, cells)}
+    # What counts has fewer values than what measures.
+    candidates = {"value": sorted(amounts, key=lambda at: amounts[at]), "time": in_time}
     for role, places in candidates.items():
         if places and role not in positions and getattr(dataset.columns, role) is None:
             found[role] = sample.names[places[0] - 1].strip()
