@@ -10,7 +10,7 @@ from typing import Any
 import duckdb
 
 from oneclass import sql
-from oneclass.data_contracts.contracts import COLUMNS, Contract, Rule, Severity, fill_in, for_stage, rows_query
+from oneclass.data_contracts.contracts import COLUMNS, Contract, Rule, Severity, fill_in, rows_query
 
 # Both are read when Great Expectations is loaded. It logs each rule that is broken, which the results have.
 os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
@@ -63,9 +63,12 @@ class ContractBroken(Exception):
 
 
 def check(
-    connection: duckdb.DuckDBPyConnection, stage: str, parameters: Mapping[str, Any] | None = None
+    connection: duckdb.DuckDBPyConnection,
+    contracts: Sequence[Contract],
+    parameters: Mapping[str, Any],
+    known: Sequence[RuleResult] | None = None,
 ) -> list[RuleResult]:
-    """Check every contract that closes `stage` and leave the connection's transaction open as it was.
+    """Check contracts and leave the connection's transaction open as it was.
 
     The check sees uncommitted rows and temporary tables of the connection, and writes nothing. If the columns of a
     table differ from those declared, its other rules are skipped; the rules of an empty table that may be empty hold.
@@ -74,6 +77,7 @@ def check(
 
     Args:
         parameters: values that the contracts' rules refer to by name; others are ignored.
+        known: the broken rules of an earlier check on the same rows, after which only columns are checked again.
 
     Returns:
         One result per rule, and one named `columns` per table, in the order of the files.
@@ -81,15 +85,9 @@ def check(
     Raises:
         ValueError: a contract needs a value that is not in `parameters`, or a rule has an unknown expectation type.
     """
-    return check_contracts(connection, for_stage(stage), parameters or {})
-
-
-def check_contracts(
-    connection: duckdb.DuckDBPyConnection, contracts: Sequence[Contract], parameters: Mapping[str, Any]
-) -> list[RuleResult]:
-    """Check any contracts, as `check` does for a stage."""
+    broken = {(one.contract, one.rule): one for one in known or ()}
     values = {contract.table: contract.values(parameters) for contract in contracts}
-    existing = _read_columns(connection)
+    existing = read_columns(connection)
     results: list[RuleResult] = []
     validator = None
     for contract in contracts:
@@ -97,8 +95,9 @@ def check_contracts(
         results.append(columns)
         if not columns.success:
             continue
-        if _holds_without_rows(connection, contract, values[contract.table]):
-            results += [_rule_result(contract, rule, True, _count_rows(0)) for rule in contract.rules]
+        if known is not None or _holds_without_rows(connection, contract, values[contract.table]):
+            held = (_rule_result(contract, rule, True, _count_rows(0)) for rule in contract.rules)
+            results += [broken.get((one.contract, one.rule), one) for one in held]
             continue
         validator = validator or _Validator(connection)
         results += validator.validate(contract, values[contract.table])
@@ -107,7 +106,7 @@ def check_contracts(
     return results
 
 
-def _read_columns(connection: duckdb.DuckDBPyConnection) -> dict[str, dict[str, str]]:
+def read_columns(connection: duckdb.DuckDBPyConnection) -> dict[str, dict[str, str]]:
     """Return the columns of every table in their order, name -> type."""
     existing: dict[str, dict[str, str]] = {}
     for table, column, kind in connection.execute(sql.statement("data_contracts/columns")).fetchall():

@@ -113,7 +113,7 @@ class Contract(_Declared):
     table: str = Field(pattern=r"^([a-z_]+\.)?[a-z_]+$", description="schema.table, or the name of a temporary table.")
     stage: Stage
     row: str = Field(description="The meaning of one row.")
-    only: str | None = Field(default=None, description="Condition that selects the rows to check; by default all.")
+    only: str | None = Field(default=None, description="Condition of the rows that rules may read; by default all.")
     may_be_empty: bool | str = Field(
         default=False,
         description="Whether no rule is broken if there are no rows to check, or the condition under which none is.",

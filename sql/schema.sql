@@ -37,12 +37,12 @@ group by night
 
 -- name: stage_results
 -- operations.stage_results: one row per stage that keeps what it made: the digest of all that its tables were made from,
--- a digest of their rows, and what the stage returned; and one per evaluation and choice of a blend.
+-- a digest of their rows, and what the stage returned; and one per evaluation, choice of a blend and check of contracts.
 create table if not exists operations.stage_results (
     stage varchar not null, -- the stage's name, with its protocol
     made_from varchar not null, -- digest of the rows, settings, source and libraries that its tables depend on
     made varchar not null, -- digest of its tables' rows; empty without tables
-    result json not null -- what the stage returned
+    result json not null -- what the stage returned; the broken rules of contracts
 )
 
 -- name: search_trials

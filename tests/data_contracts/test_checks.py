@@ -8,15 +8,15 @@ import duckdb
 import pytest
 import yaml
 
-from oneclass.data_contracts import ContractBroken, RuleResult, check, for_stage, raise_if_broken
-from oneclass.data_contracts.checks import check_contracts
-from oneclass.data_contracts.contracts import Column, Contract, Rule, load, parse
+from oneclass.data_contracts import ContractBroken, RuleResult, check, checks, contracts, for_stage, raise_if_broken
+from oneclass.data_contracts.contracts import Column, Contract, Rule, fill_in, load, parse
 from oneclass.tasks import diagnose
 from oneclass.tasks.binarize import stage as binarize
 from oneclass.tasks.evaluate import tables as evaluation
 from oneclass.tasks.protocols import PROTOCOLS
 from oneclass.tasks.stores import stages, warehouse
 from oneclass.tasks.stores.home import Home, Limits
+from tests.data_contracts.conftest import STAGE_VALUES
 
 
 def contract_of(*rules, table="numbers", nullable=True, **more):
@@ -46,7 +46,7 @@ def test_rows_not_committed_are_seen_and_can_be_taken_back(file, parameters):
     with duckdb.connect(str(file)) as connection:
         connection.begin()
         connection.execute("insert into raw.rejects values (77, 1, 'x', 'y')")
-        found = {result.rule: result for result in check(connection, "ingest", parameters)}
+        found = {result.rule: result for result in check(connection, for_stage("ingest"), parameters)}
         assert found["file_known"].samples[0]["file_id"] == 77
         with pytest.raises(duckdb.TransactionException):
             connection.begin()  # one is open still
@@ -59,7 +59,7 @@ def test_rows_can_be_committed_after_a_check_and_other_connections_checked(tmp_p
         with duckdb.connect(str(tmp_path / name)) as connection:
             connection.begin()
             connection.execute("create table numbers as select 1 as number")
-            assert only_result(check_contracts(connection, [contract_of(build_rule())], {})).success
+            assert only_result(check(connection, [contract_of(build_rule())], {})).success
             connection.commit()
         with duckdb.connect(str(tmp_path / name)) as connection:
             assert connection.execute("from numbers").fetchall() == [(1,)]
@@ -75,7 +75,7 @@ def test_two_rules_of_one_kind_are_both_checked_counted_and_shown(numbers):
         build_rule("high", expect={**between, "min_value": 3}),
         build_rule("there", query="from {batch} where number is null"),
     ]
-    results = check_contracts(numbers, [contract_of(*rules)], {"odd": 1})
+    results = check(numbers, [contract_of(*rules)], {"odd": 1})
     assert [(result.rule, result.observed, result.samples) for result in results[1:]] == [
         ("small", "1 row", [{"number": 30}]),
         ("few", "2 rows", [{"number": 1}, {"number": 2}]),
@@ -91,7 +91,7 @@ def test_text_reaches_queries_as_it_is(numbers, value):
     numbers.execute("create or replace temp table numbers as select 1 as number, ? as word", [value])
     contract = contract_of(build_rule(where="word = {word}"), only="word = {word}")
     contract.columns["word"] = Column(type="VARCHAR", meaning="a word", nullable=True)
-    assert only_result(check_contracts(numbers, [contract], {"word": value})).observed == "1 row"
+    assert only_result(check(numbers, [contract], {"word": value})).observed == "1 row"
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_text_reaches_queries_as_it_is(numbers, value):
 def test_a_table_that_may_be_empty_is_not_asked_without_rows(numbers, may_be_empty, number, success):
     broken_by_none = build_rule(query="select 'no row' as number where (select count(*) from {batch}) < 2")
     contract = contract_of(broken_by_none, only=f"number = {number}", may_be_empty=may_be_empty)
-    assert only_result(check_contracts(numbers, [contract], {"asked": False})).success is success
+    assert only_result(check(numbers, [contract], {"asked": False})).success is success
 
 
 @pytest.mark.parametrize("contract", [one for one in load() if one.may_be_empty], ids=lambda one: one.table)
@@ -110,17 +110,17 @@ def test_a_table_that_may_be_empty_has_the_same_results_if_its_rules_are_checked
     asked = contract.model_copy(update={"may_be_empty": False})
     nothing = {name: False if value is True else value for name, value in parameters.items()}
     good.execute(f"delete from {contract.table}")
-    assert check_contracts(good, [contract], parameters) == check_contracts(good, [asked], parameters)
+    assert check(good, [contract], parameters) == check(good, [asked], parameters)
     if contract.table in ("raw.attributes", "indexed.new_items"):  # that they agree with
         good.execute("delete from raw.attributes; delete from operations.attribute_tables")
-    assert all(result.success for result in check_contracts(good, [asked], nothing))
+    assert all(result.success for result in check(good, [asked], nothing))
 
 
 @pytest.mark.parametrize("changes", [{"type": "colum_values_to_be_unique"}, {"colum": "number"}])
 def test_a_misspelt_expectation_raises_and_is_named(numbers, changes):
     expect = {"type": "column_values_to_be_unique", "column": "number", **changes}
     with pytest.raises(ValueError, match=r"data_contracts/numbers.yaml: rule small"):
-        check_contracts(numbers, [contract_of(build_rule(expect=expect))], {})
+        check(numbers, [contract_of(build_rule(expect=expect))], {})
 
 
 def test_the_bounds_of_a_column_are_rules_which_null_keeps(empty):
@@ -132,9 +132,9 @@ def test_the_bounds_of_a_column_are_rules_which_null_keeps(empty):
     columns = {name: {"meaning": "any", "nullable": True, **column} for name, column in columns.items()}
     contract = Contract.model_validate({"table": "numbers", "stage": "ingest", "row": "a pair", "columns": columns})
     empty.execute("insert into numbers values (0, 'user'), (1, 'item'), (null, null)")
-    assert all(result.success for result in check_contracts(empty, [contract], {}))
+    assert all(result.success for result in check(empty, [contract], {}))
     empty.execute("insert into numbers values ('nan', 'users'), (1.01, 'user'), (-0.01, 'item'), ('inf', 'item')")
-    _, share, side = check_contracts(empty, [contract], {})
+    _, share, side = check(empty, [contract], {})
     assert (share.rule, share.observed, share.description) == (
         "share_in_range", "4 of 7 rows", "`share` is at least 0 and at most 1"
     )  # fmt: skip
@@ -142,13 +142,13 @@ def test_the_bounds_of_a_column_are_rules_which_null_keeps(empty):
 
 
 def test_where_the_columns_are_not_as_declared_the_rules_are_left_out(numbers):
-    (result,) = check_contracts(numbers, [contract_of(build_rule(), nullable=False)], {})
+    (result,) = check(numbers, [contract_of(build_rule(), nullable=False)], {})
     assert result.samples == [{"column_name": "number", "declared": "INTEGER not null", "found": "INTEGER"}]
     numbers.execute("create temp table others (word varchar, number integer)")
     contract = contract_of(build_rule(), table="others", may_be_empty=True)
     contract.columns["word"] = Column(type="VARCHAR", meaning="a word", nullable=True)
-    assert not check_contracts(numbers, [contract], {})[0].success
-    (result,) = check_contracts(numbers, [contract_of(table="absent")], {})
+    assert not check(numbers, [contract], {})[0].success
+    (result,) = check(numbers, [contract_of(table="absent")], {})
     assert "absent does not exist" in result.observed
 
 
@@ -164,7 +164,7 @@ def test_a_statement_that_fails_is_a_broken_rule_and_says_why(numbers, wrong, ca
     ]
     log = BufferingHandler(1000)
     logging.getLogger().addHandler(log)
-    results = check_contracts(numbers, contracts, {})
+    results = check(numbers, contracts, {})
     logging.getLogger().removeHandler(log)
     assert [result.rule for result in results] == ["columns", "small", "few", "columns", "wrong"]
     assert (results[1].success, results[1].observed) == (False, "1 row")
@@ -180,14 +180,14 @@ def test_checks_that_overlap_ask_their_own_connections():
         one.execute("create table numbers as select 1 as number")
         other.execute("create table numbers as select 30 as number")
         for _ in range(5):
-            found = [pool.submit(check_contracts, asked, [contract], {}) for asked in (one, other)]
+            found = [pool.submit(check, asked, [contract], {}) for asked in (one, other)]
             assert [only_result(check.result()).success for check in found] == [True, False]
 
 
 def test_the_message_of_a_breach_names_table_and_rule_and_shows_rows(good, parameters):
     good.execute("insert into raw.events select 'u' || i, 'i1', 9, null, 1, i + 10, null from range(12) as lines(i)")
     with pytest.raises(ContractBroken) as error:
-        raise_if_broken("ingest", check(good, "ingest", parameters))
+        raise_if_broken("ingest", check(good, for_stage("ingest"), parameters))
     message = str(error.value)
     assert "raw.events is broken: value_in_range" in message and "12 rows" in message
     assert "user_id = 'u0', item_id = 'i1', value = 9.0" in message and message.count("sample: user_id") == 5
@@ -212,6 +212,36 @@ def test_a_stage_is_committed_or_taken_back_after_its_contract_and_its_results_a
             "select stage, success, samples->>'$[0].value' from operations.contract_results where rule = 'value_finite'"
         ).fetchall()
     assert results == [("ingest", kept, None if kept else "nan")]
+
+
+def test_rows_are_checked_once_under_the_same_rules_and_every_run_has_all_results(tmp_path, monkeypatch):
+    home, validate, checked = Home(tmp_path, "small", Limits(threads=1, memory=1 << 30)), checks._Validator.validate, []
+    noted = lambda *given: checked.append(given[1].table) or validate(*given)
+    monkeypatch.setattr(checks._Validator, "validate", noted)
+
+    def find_checked(run_id, change="update evaluation.beyond_accuracy set value = 0.05 where model = 'random_graph'"):
+        checked.clear()
+        with stages.run_stage(home, run_id, "evaluate", STAGE_VALUES | {"run_id": run_id}) as connection:
+            for contract in for_stage("evaluate"):
+                rows = fill_in(contract.valid, STAGE_VALUES | {"run_id": run_id})
+                connection.execute(rows.replace("{batch}", contract.table))
+            connection.execute(f"{change} and run_id = '{run_id}'")
+        return list(checked)
+
+    assert len(find_checked("run one")) == len(for_stage("evaluate")) and find_checked("run two") == []
+    for _ in range(2):
+        with pytest.raises(ContractBroken):
+            find_checked("run three", "update evaluation.metrics set users = 0 where true")
+        assert checked
+    assert find_checked("run four", "update evaluation.metrics set value = 0.7 where value = 0.6")
+    with warehouse.open_warehouse(home, read_only=True) as connection:
+        query = "select * exclude (run_id) from operations.contract_results where run_id = ? order by all"
+        one, two = (connection.execute(query, [run_id]).fetchall() for run_id in ("run one", "run two"))
+    assert str(one).replace("run one", "run two") == str(two)
+    assert [row[2] for row in one if not row[4]] == ["not_narrower_than_popularity"]
+    changed = [contract.model_copy(update={"row": "another"}) for contract in load()]
+    monkeypatch.setattr(contracts, "load", lambda: changed)
+    assert find_checked("run five")
 
 
 MINIMAL = {

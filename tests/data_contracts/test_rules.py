@@ -2,8 +2,7 @@
 
 import pytest
 
-from oneclass.data_contracts import check
-from oneclass.data_contracts.checks import check_contracts
+from oneclass.data_contracts import check, for_stage
 from oneclass.data_contracts.contracts import STAGES, fill_in, load
 from tests.data_contracts.conftest import STAGE_VALUES, load_contract, write_sql
 
@@ -12,13 +11,13 @@ RULES = [(contract, rule) for contract in load() for rule in contract.rules]
 
 def find_broken_rules(connection, table, parameters):
     """Results of the rules of a table that do not hold, by rule."""
-    results = check_contracts(connection, [load_contract(table)], parameters)
+    results = check(connection, [load_contract(table)], parameters)
     return {result.rule: result for result in results if not result.success}
 
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_valid_rows_keep_every_contract(good, parameters, stage):
-    results = check(good, stage, parameters)
+    results = check(good, for_stage(stage), parameters)
     assert [result for result in results if not result.success] == []
     assert {(result.contract, result.rule) for result in results} == {
         (contract.table, name)
@@ -46,7 +45,7 @@ def test_each_breach_breaks_its_rule(filled, contract, rule):
     for breach in rule.breaches:
         filled.begin()
         apply_breach(filled, contract, breach)
-        *_, result = check_contracts(filled, [alone], {**STAGE_VALUES, **rule.given})
+        *_, result = check(filled, [alone], {**STAGE_VALUES, **rule.given})
         filled.rollback()
         assert (result.rule, result.success) == (rule.name, False), breach
         assert (result.severity, result.description) == (rule.severity, rule.description)
@@ -60,7 +59,9 @@ def test_each_breach_breaks_its_rule(filled, contract, rule):
 )
 def test_columns_other_than_declared_break_the_contract(good, parameters, change):
     good.execute(f"alter table raw.events {change}")
-    assert "raw.events" in {result.contract for result in check(good, "ingest", parameters) if not result.success}
+    assert "raw.events" in {
+        result.contract for result in check(good, for_stage("ingest"), parameters) if not result.success
+    }
 
 
 def test_few_users_and_items_have_large_shares_and_the_largest_is_named(good, parameters):

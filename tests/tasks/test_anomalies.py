@@ -10,8 +10,7 @@ import polars as pl
 import pytest
 
 from oneclass import sql
-from oneclass.data_contracts import contracts
-from oneclass.data_contracts.checks import check_contracts
+from oneclass.data_contracts import check, contracts
 from oneclass.data_contracts.contracts import load
 from oneclass.tasks import anomalies, datasets
 from oneclass.tasks.ingest.landing import IngestSettings
@@ -198,7 +197,7 @@ def test_a_fault_raises_an_alarm(tonight, kind):
     connection, log, day = tonight
     said = record_night(connection, "tonight", day, FAULTS[kind](log, np.random.default_rng(0)), 99)
     assert said.startswith("an unusual night: ") and "\n" not in said
-    results = check_contracts(connection, [CONTRACT], {"run_id": "tonight"})
+    results = check(connection, [CONTRACT], {"run_id": "tonight"})
     assert all(result.success for result in results)  # the night stands
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from oneclass.data_contracts import check
+from oneclass.data_contracts import check, for_stage
 from oneclass.flows import commands
 from oneclass.models.registry import MODELS
 from oneclass.models.reranking import project_items
@@ -463,5 +463,5 @@ def test_each_breach_stops_the_publication_and_names_the_list(shops, breach):
 def find_broken_rule(connection, declared, rule):
     find_breaches(connection, declared, load_all_attributes(connection), TOP_N)
     parameters = {"run_id": "run", "top_n": TOP_N, "has_rules": True, "pinned": list(RULES.pinned)}
-    results = check(connection, "publish", parameters)
+    results = check(connection, for_stage("publish"), parameters)
     return next((one for one in results if one.rule == rule and not one.success), None)
