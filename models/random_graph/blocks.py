@@ -29,6 +29,7 @@ draws its part of the graph of a fit in one process.
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numba import njit, prange
@@ -38,7 +39,7 @@ from oneclass.models.distributed import UserBlock, UserBlocks, partition_users
 from oneclass.models.fit_options import FitOptions
 from oneclass.models.memory_estimates import FitCost, LogSize
 from oneclass.models.numerics.adjacency import copy_pattern, partition_evenly
-from oneclass.models.numerics.logistic_bound import OPTIONS, allocate_workspace, load_own_vertex
+from oneclass.models.numerics.logistic_bound import OPTIONS, GaussianFactors, allocate_workspace, load_own_vertex
 from oneclass.models.numerics.simd import pad_width
 from oneclass.models.random_graph.inference import (
     ITEM_BIAS,
@@ -47,19 +48,21 @@ from oneclass.models.random_graph.inference import (
     HiddenGraph,
     PrecisionPosterior,
     RandomGraphPosterior,
-    VertexPosterior,
     add_edges,
     combine_bound,
+    move_biases,
     move_vertex,
     sum_bias_parameters,
 )
-from oneclass.models.random_graph.settings import RandomGraphSettings
+
+if TYPE_CHECKING:
+    from oneclass.models.random_graph.model import RandomGraphSettings
 
 COPIES_PER_FIT = 3  # of the users' arrays in one call: input, layout of the kernels, output
 CALL_BYTES_PER_EDGE = 24
 
 
-def estimate_blocks(settings: RandomGraphSettings, log: LogSize, edge_seconds: float) -> FitCost:
+def estimate_blocks(settings: "RandomGraphSettings", log: LogSize, edge_seconds: float) -> FitCost:
     """Estimate the cost of a fit by blocks: q of the users and items, and the messages between them.
 
     The coordinator, whose matrix is memory-mapped, holds all users at the start and the end; in between, what goes to
@@ -74,7 +77,7 @@ def estimate_blocks(settings: RandomGraphSettings, log: LogSize, edge_seconds: f
     return FitCost(here + estimate_call(settings, of_block), edge_seconds * log.edges, coordinator_bytes=here)
 
 
-def estimate_call(settings: RandomGraphSettings, block: LogSize) -> int:
+def estimate_call(settings: "RandomGraphSettings", block: LogSize) -> int:
     """Estimate the memory of a call for a block of this size."""
     of_user, message = 8 * (settings.factors + 1), 4 * message_size(settings.factors)
     of_users = COPIES_PER_FIT * of_user * block.users + CALL_BYTES_PER_EDGE * block.edges
@@ -85,7 +88,7 @@ def estimate_call(settings: RandomGraphSettings, block: LogSize) -> int:
 class BlockConfig:
     """Model configuration shared by all blocks."""
 
-    settings: RandomGraphSettings
+    settings: "RandomGraphSettings"
     seed: int
 
 
@@ -127,7 +130,7 @@ def sum_parameters(items, table, likes, negatives, bounds):
 
 
 def update_item_biases(
-    items: VertexPosterior, fixed: np.ndarray, fresh: list[np.ndarray], tau: float, step: float
+    items: GaussianFactors, fixed: np.ndarray, fresh: list[np.ndarray], tau: float, step: float
 ) -> None:
     """Eq. 19 for every item in place, Algorithm 1, line 10.
 
@@ -144,10 +147,10 @@ def update_item_biases(
     for message in fresh:
         weight += message[:, 0]
         z += message[:, 1]
-    items.update_biases(weight, z, step)
+    move_biases(items, weight, z, step)
 
 
-def update_item_factors(items: VertexPosterior, total: np.ndarray, tau: float, step: float, shards: int = 64) -> None:
+def update_item_factors(items: GaussianFactors, total: np.ndarray, tau: float, step: float, shards: int = 64) -> None:
     """Eq. 17 and 18 for every item in place, Algorithm 1, line 16.
 
     Args:
@@ -178,27 +181,27 @@ def _update_item_factors(items, total, bounds, tau, step):
             move_vertex(matrix, stride, z, step, tau, mean, precision, item)
 
 
-def bound_of_users(block: UserBlock, state: int, t: int, items: VertexPosterior, taus: PrecisionPosterior) -> float:
+def bound_of_users(block: UserBlock, state: int, t: int, items: GaussianFactors, taus: PrecisionPosterior) -> float:
     """Return the block's terms of the bound (eq. 12)."""
     graph = _draw_block_graph(block, len(items.mean), t)
-    return RandomGraphPosterior(VertexPosterior(**block.read(state)), items, taus).bound_of_users(graph)
+    return RandomGraphPosterior(GaussianFactors(**block.read(state)), items, taus).bound_of_users(graph)
 
 
-def sum_bias_message(block: UserBlock, state: int, t: int, items: VertexPosterior) -> np.ndarray:
+def sum_bias_message(block: UserBlock, state: int, t: int, items: GaussianFactors) -> np.ndarray:
     """Return the message for the items' biases, Algorithm 1, line 10."""
-    graph, users = _draw_block_graph(block, len(items.mean), t), VertexPosterior(**block.read(state))
+    graph, users = _draw_block_graph(block, len(items.mean), t), GaussianFactors(**block.read(state))
     return sum_bias_parameters(items.arrays, users.table(), *graph.by_item, 0.0)
 
 
 def sum_message(
-    block: UserBlock, state: int, t: int, items: VertexPosterior, taus: PrecisionPosterior, step: float
+    block: UserBlock, state: int, t: int, items: GaussianFactors, taus: PrecisionPosterior, step: float
 ) -> tuple[np.ndarray, tuple[float, float]]:
     """Algorithm 1, lines 13 and 16: update the users, written as `state` + 1, and return the message for the items.
 
     Returns:
         The message, and the users' sums for eq. 20.
     """
-    graph, users = _draw_block_graph(block, len(items.mean), t), VertexPosterior(**block.read(state))
+    graph, users = _draw_block_graph(block, len(items.mean), t), GaussianFactors(**block.read(state))
     RandomGraphPosterior(users, items, taus).update_users(graph, step)
     block.write(state + 1, vars(users))
     return sum_parameters(items.arrays, users.table(), *graph.by_item), users.squares()
@@ -237,7 +240,7 @@ class DistributedGraphPosterior:
         total: float64 (items, numbers), their sum.
     """
 
-    def __init__(self, blocks: UserBlocks, items: VertexPosterior, taus: PrecisionPosterior) -> None:
+    def __init__(self, blocks: UserBlocks, items: GaussianFactors, taus: PrecisionPosterior) -> None:
         self.blocks, self.items, self.taus, self.settings = blocks, items, taus, blocks[0].config.settings
         self.refreshed = min(self.settings.refreshed or len(blocks), len(blocks))
         self.squares = np.zeros((len(blocks), 2))
@@ -245,9 +248,9 @@ class DistributedGraphPosterior:
         self.total = np.zeros((len(items.mean), message_size(self.settings.factors)))
 
     @property
-    def users(self) -> VertexPosterior:
+    def users(self) -> GaussianFactors:
         """q of all users, read from the scratch store."""
-        return VertexPosterior(**self.blocks.gather_users())
+        return GaussianFactors(**self.blocks.gather_users())
 
     def gather(self) -> RandomGraphPosterior:
         """Return the posterior with all users in memory."""

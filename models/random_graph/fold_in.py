@@ -10,9 +10,9 @@ from oneclass.models.negatives.sampling import (
     negative_starts,
 )
 from oneclass.models.numerics.adjacency import Adjacency, partition_shards
-from oneclass.models.numerics.logistic_bound import OPTIONS, allocate_workspace
+from oneclass.models.numerics.logistic_bound import OPTIONS, GaussianFactors, allocate_workspace
 from oneclass.models.numerics.random_numbers import GOLDEN, mix, purpose
-from oneclass.models.random_graph.inference import USER_FACTORS, PrecisionPosterior, VertexPosterior, update_vertex
+from oneclass.models.random_graph.inference import USER_FACTORS, PrecisionPosterior, update_vertex
 
 FOLD_IN = purpose("random graph: fold-in")
 UPDATES = 12  # of a user, each with new negatives
@@ -25,7 +25,7 @@ def fold_in_users(
     seed: int,
     taus: PrecisionPosterior,
     factors: int,
-) -> VertexPosterior:
+) -> GaussianFactors:
     """Find q(u_m) of users by their histories.
 
     Every update draws new negatives; steps are one at first and then average over the draws. The random stream of a
@@ -35,7 +35,7 @@ def fold_in_users(
         table: the packed rows of the items.
         histogram: pi and its alias table.
     """
-    users = VertexPosterior.prior(len(likes[0]) - 1, factors, clamped=True)
+    users = GaussianFactors.prior(len(likes[0]) - 1, factors, clamped=True)
     starts, tau = negative_starts(likes, histogram[0]), np.float32(taus.mean(USER_FACTORS))
     draws = *histogram, seed, _history_keys(*likes)
     _fold_in_users(users.arrays, table, likes, starts, *draws, partition_shards(likes[0]), tau, UPDATES)
@@ -50,14 +50,13 @@ def _fold_in_users(posterior, table, likes, starts, pi, alias, seed, units, boun
     the update.
     """
     negatives = np.empty(starts[-1], dtype=np.int32)
-    heavy = np.int64(HEAVY_USER_RATIO)  # bare it has a type of its own, and `draw_user_negatives` is compiled again
     for shard in prange(len(bounds) - 1):
         workspace = allocate_workspace(posterior[0].shape[1])
         scratch = allocate_draw_scratch(len(pi))
         for user in range(bounds[shard], bounds[shard + 1]):
             for t in range(1, iterations + 1):
                 mark = user * iterations + t
-                key = (seed, t)
+                key, heavy = (seed, t), HEAVY_USER_RATIO
                 draw_user_negatives(likes, starts, negatives, pi, alias, user, mark, key, units, heavy, scratch)
                 step = np.float32(1.0 / max(t - 3, 1))
                 update_vertex(workspace, posterior, table, (likes, (starts, negatives)), user, tau, step)

@@ -6,7 +6,6 @@ The kernels of `models.numerics.logistic_bound` sum over edges, with w = 2 lambd
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -34,31 +33,12 @@ from oneclass.models.numerics.logistic_bound import (
     locate_edges,
     solve_in_rows,
 )
-from oneclass.models.numerics.random_numbers import normals
 from oneclass.models.numerics.simd import element, pad_width, scale
 
 ALPHA, BETA = 0.01, 0.01  # shape and rate of the Gamma prior of the precisions
 USER_FACTORS, USER_BIAS, ITEM_FACTORS, ITEM_BIAS = range(4)  # the precisions tau_u, tau_bu, tau_v, tau_bv
 HALF = np.float32(0.5)
 T_EPSILON = 10  # iterations with a step size of one
-
-
-class VertexPosterior(GaussianFactors):
-    """q of all users, or of all items: the eta and omega of eq. 6 as `mean` and `precision`."""
-
-    @classmethod
-    def random(cls, key: tuple[int, np.uint64], scale: float, shape: tuple[int, int], *, clamped: bool) -> Self:
-        """Small random means, because u = v = 0 is a fixed point of the updates; `key` is (seed, purpose)."""
-        side = cls.prior(*shape, clamped=clamped)
-        side.mean = normals(*key, *shape) * np.float32(scale)
-        return side
-
-    def update_biases(self, precision: np.ndarray, z: np.ndarray, step: float) -> None:
-        """Eq. 19 with P and z of the biases, float64 (vertices,)."""
-        old = self.bias_precision.astype(np.float64)
-        new = step * precision + (1 - step) * old
-        self.bias_mean[:] = (step * z + (1 - step) * old * self.bias_mean) / new
-        self.bias_precision[:] = new
 
 
 @dataclass
@@ -99,7 +79,7 @@ class PrecisionPosterior:
             if square > 0 and not self.fixed:
                 self.rate[which] += step * (BETA + 0.5 * square - self.rate[which])
 
-    def side_bound(self, side: VertexPosterior, factors: int, bias: int) -> float:
+    def side_bound(self, side: GaussianFactors, factors: int, bias: int) -> float:
         """E log p(u, b | tau) plus the entropy of q(u, b); `factors` and `bias` are the places of their precisions."""
         return side.prior_bound((self.mean(factors), self.mean(bias)), (self.log_mean(factors), self.log_mean(bias)))
 
@@ -147,14 +127,9 @@ class GraphSampler:
     def __init__(self, likes: Adjacency, weights: np.ndarray, seed: int, units: np.ndarray) -> None:
         self.likes = self.known = likes
         self.weights, self.seed, self.units = weights, seed, units
-        self.bounds = partition_shards(likes[0])
+        self.bounds, self.likes_by_item = partition_shards(likes[0]), transpose(*likes, len(weights))
         self._alias = build_alias_table(weights)
         self._starts = negative_starts(likes, weights)
-
-    @cached_property
-    def likes_by_item(self) -> Adjacency:
-        """The observed graph by item; only `draw` needs it."""
-        return transpose(*self.likes, len(self.weights))
 
     def negatives(self, iteration: int) -> Adjacency:
         """The negatives of one iteration, by user."""
@@ -184,12 +159,12 @@ class RandomGraphPosterior:
     """q of all parameters but H, and its block updates; with `step` 1 an update is the exact maximum of its block.
 
     Attributes:
-        users, items: the Gaussian factors.
+        users, items: q of their factors and biases, the eta and omega of eq. 6 as `mean` and `precision`.
         taus: the Gamma factors.
     """
 
-    users: VertexPosterior
-    items: VertexPosterior
+    users: GaussianFactors
+    items: GaussianFactors
     taus: PrecisionPosterior
 
     def copy_earlier(self, start: Start, *, learned_taus: bool) -> None:
@@ -210,7 +185,7 @@ class RandomGraphPosterior:
         """Eq. 19, Algorithm 1, line 10. The users' biases are clamped at zero, as in section 6."""
         tau = np.float64(np.float32(self.taus.mean(ITEM_BIAS)))
         sums = sum_bias_parameters(self.items.arrays, self.users.table(), *graph.by_item, tau)
-        self.items.update_biases(sums[:, 0], sums[:, 1], float(np.float32(step)))
+        move_biases(self.items, sums[:, 0], sums[:, 1], float(np.float32(step)))
 
     def update_users(self, graph: HiddenGraph, step: float) -> None:
         """Eq. 17 and 18, Algorithm 1, line 13."""
@@ -236,7 +211,15 @@ class RandomGraphPosterior:
         return edges + self.taus.side_bound(self.users, USER_FACTORS, USER_BIAS)
 
 
-def combine_bound(of_users: float, items: VertexPosterior, taus: PrecisionPosterior) -> float:
+def move_biases(side: GaussianFactors, precision: np.ndarray, z: np.ndarray, step: float) -> None:
+    """Eq. 19 in place with P and z of the biases, float64 (vertices,), weighted by `step`."""
+    old = side.bias_precision.astype(np.float64)
+    new = step * precision + (1 - step) * old
+    side.bias_mean[:] = (step * z + (1 - step) * old * side.bias_mean) / new
+    side.bias_precision[:] = new
+
+
+def combine_bound(of_users: float, items: GaussianFactors, taus: PrecisionPosterior) -> float:
     """The bound of eq. 12 from the terms of the edges and users."""
     total = of_users + taus.side_bound(items, ITEM_FACTORS, ITEM_BIAS)
     return total + sum(taus.bound(tau) for tau in (USER_FACTORS, ITEM_FACTORS, ITEM_BIAS))

@@ -10,8 +10,7 @@ from oneclass.models.distributed import partition_by_edges
 from oneclass.models.fit_options import FitOptions
 from oneclass.models.memory_estimates import LogSize
 from oneclass.models.random_graph.blocks import estimate_call
-from oneclass.models.random_graph.model import RandomGraph
-from oneclass.models.random_graph.settings import RandomGraphSettings
+from oneclass.models.random_graph.model import RandomGraph, RandomGraphSettings
 from oneclass.models.registry import MODELS
 from tests.models.block_fits import plant_traits, store_rows
 

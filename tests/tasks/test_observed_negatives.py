@@ -6,7 +6,7 @@ from datetime import date, datetime, timedelta
 import numpy as np
 import pytest
 
-from oneclass.models.random_graph.settings import RandomGraphSettings
+from oneclass.models.random_graph.model import RandomGraphSettings
 from oneclass.tasks.binarize.aggregate import LikeSelection
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize

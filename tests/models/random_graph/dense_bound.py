@@ -5,11 +5,11 @@ from scipy.sparse import csr_matrix
 from scipy.special import gammaln, psi
 
 from oneclass.models.numerics.adjacency import copy_pattern
+from oneclass.models.numerics.logistic_bound import GaussianFactors
 from oneclass.models.random_graph.inference import (
     HiddenGraph,
     PrecisionPosterior,
     RandomGraphPosterior,
-    VertexPosterior,
 )
 
 
@@ -61,7 +61,7 @@ def _gaussian_terms(mean, precision, shape, rate):
 
 
 def random_side(rng, count, factors, clamped=False):
-    side = VertexPosterior.prior(count, factors, clamped=clamped)
+    side = GaussianFactors.prior(count, factors, clamped=clamped)
     side.mean[:] = rng.normal(0, 0.6, side.mean.shape)
     side.precision[:] = rng.uniform(0.5, 6, side.precision.shape)
     if not clamped:

@@ -9,6 +9,7 @@ from scipy.sparse import csr_matrix
 
 from oneclass.models.fit_options import FitOptions
 from oneclass.models.numerics.adjacency import copy_pattern, partition_shards
+from oneclass.models.numerics.logistic_bound import GaussianFactors
 from oneclass.models.random_graph import blocks
 from oneclass.models.random_graph.blocks import (
     BlockConfig,
@@ -18,7 +19,7 @@ from oneclass.models.random_graph.blocks import (
     update_item_biases,
     update_item_factors,
 )
-from oneclass.models.random_graph.inference import VertexPosterior, step_sizes, sum_bias_parameters
+from oneclass.models.random_graph.inference import step_sizes, sum_bias_parameters
 from oneclass.models.random_graph.model import RandomGraph, RandomGraphSettings
 from tests.models.block_fits import (
     assert_begins_at_an_earlier_fit,
@@ -136,7 +137,7 @@ def draw_case(factors):
     q.users = random_side(np.random.default_rng(1), len(g), factors)  # biases that are not clamped
     sums = []
     for rows in BLOCKS:
-        table = VertexPosterior(*(array[rows] for array in q.users.arrays)).table()
+        table = GaussianFactors(*(array[rows] for array in q.users.arrays)).table()
         likes, negatives = (copy_pattern(csr_matrix(part[rows].T)) for part in (g, h - g))
         sums.append((table, likes, negatives, partition_shards(likes[0])))
     users, items = float_sides(q)
