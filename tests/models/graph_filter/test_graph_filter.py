@@ -5,8 +5,7 @@ import pytest
 from scipy.sparse import csr_matrix
 
 from oneclass.models.graph_filter.graph import NormalizedGraph, top_eigenvectors
-from oneclass.models.graph_filter.model import GraphFilter
-from oneclass.models.graph_filter.settings import GraphFilterSettings
+from oneclass.models.graph_filter.model import GraphFilter, GraphFilterSettings
 
 PAPERS = {"user_exponent": 1.0, "in_exponent": 0.5, "out_exponent": 0.5}  # R~ = D_u^-1/2 R D_i^-1/2
 
