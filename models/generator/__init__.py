@@ -1,4 +1,4 @@
 """The generative model: factors, a hidden graph of given degrees, and likes as coin flips on its edges.
 
-The demo's log is made by it, and `like` is compared with its probabilities.
+The demo's log is made by it.
 """

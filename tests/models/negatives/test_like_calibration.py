@@ -14,9 +14,8 @@ from scipy.sparse import csr_matrix
 from scipy.special import expit
 
 from oneclass.models.evaluation.calibration import calibration_error
-from oneclass.models.generator.density_ratio import solve_odds
 from oneclass.models.negatives.like_probability import like_spread, log_odds
-from oneclass.models.negatives.sampling import build_alias_table, draw_negatives
+from oneclass.models.negatives.sampling import build_alias_table, draw_negatives, negative_starts
 from oneclass.models.numerics.adjacency import copy_pattern, partition_shards
 from oneclass.models.paired_symbols.model import PairedSymbols, PairedSymbolsSettings
 from oneclass.models.random_graph.model import RandomGraph, RandomGraphSettings
@@ -43,6 +42,26 @@ class Judged(NamedTuple):
     liked: np.ndarray
 
 
+def solve_odds(user_degrees: np.ndarray, item_degrees: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """a (users,) and b (items,) for which the expected degrees are the given ones; both degrees have the same total.
+
+    Vertices of equal degree have equal numbers, so that the cost depends on the distinct degrees only. Fixed-point
+    steps for a and b alternate. A vertex that is joined to all of the other side gets a large finite number.
+    """
+    (own, own_at, own_count), (other, other_at, other_count) = (
+        np.unique(degrees, return_inverse=True, return_counts=True) for degrees in (user_degrees, item_degrees)
+    )
+    scale = np.sqrt(own @ own_count)
+    a, b = own / scale, other / scale
+    for _ in range(200):
+        before = a
+        a = own / ((b / (1 + np.outer(a, b))) @ other_count)
+        b = other / ((a / (1 + np.outer(b, a))) @ own_count)
+        if np.allclose(a, before, rtol=1e-9, atol=0):
+            break
+    return a[own_at], b[other_at]
+
+
 @pytest.fixture(scope="module")
 def halves():
     story, rng = simulate_likes(DEMO, 1), np.random.default_rng(5)
@@ -57,10 +76,9 @@ def halves():
     return Halves(train, (users[~kept], items[~kept]), KEPT * odds / (1 + odds) * coin)
 
 
-def pair_likes(model, halves, negatives):
-    """The held-out likes and a tenth of the negatives."""
+def pair_likes(model, halves, negatives, negative_rate):
+    """The held-out likes and a tenth of the negatives, which come at a rate for each pair."""
     everybody = np.arange(DEMO.users)
-    negative_rate = model.negative_distribution().rates(halves.train, everybody, halves.like_rate)
     share = len(halves.held[0]) / halves.train.nnz
     some = np.random.default_rng(6).random(len(negatives[0])) < share
     pairs = tuple(np.concatenate([held, fresh[some]]) for held, fresh in zip(halves.held, negatives))
@@ -70,6 +88,15 @@ def pair_likes(model, halves, negatives):
     return Judged(mean[pairs], spread[pairs], ratio[pairs], liked)
 
 
+def inclusion_rates(train, histogram):
+    """The probability that an item is among a user's negatives if it is not a like (Hajek 1964)."""
+    drawable, wanted = train.toarray() == 0, np.diff(negative_starts(copy_pattern(train), histogram))
+    times = np.geomspace(0.5, 40 / histogram[histogram > 0].min(), 64)
+    taken = -np.expm1(-np.outer(times, histogram)) @ drawable.T  # (64, users)
+    at = np.array([np.interp(wanted[user], taken[:, user], times) for user in range(len(wanted))])
+    return -np.expm1(-histogram * at[:, None])
+
+
 def judge_random_graph(settings, halves):
     """Negatives without replacement from pi, never one of the user's likes."""
     model = RandomGraph(settings).fit(halves.train)
@@ -77,7 +104,8 @@ def judge_random_graph(settings, halves):
     names = np.arange(DEMO.users, dtype=np.uint64)
     drawn = (build_alias_table(model.histogram), partition_shards(likes[0]), (99, 1), names)
     starts, items = draw_negatives(likes, model.histogram, *drawn)
-    return pair_likes(model, halves, (np.repeat(np.arange(DEMO.users), np.diff(starts)), items))
+    rate = (1 - halves.like_rate) * inclusion_rates(halves.train, model.histogram)
+    return pair_likes(model, halves, (np.repeat(np.arange(DEMO.users), np.diff(starts)), items), rate)
 
 
 def judge_paired_symbols(settings, halves):
@@ -86,7 +114,7 @@ def judge_paired_symbols(settings, halves):
     by_user, by_item = np.diff(halves.train.indptr), np.bincount(halves.train.indices, minlength=DEMO.items)
     rate = settings.r * np.outer(by_user, by_item) / halves.train.nnz
     times = np.random.default_rng(7).poisson(rate)
-    return pair_likes(model, halves, tuple(np.repeat(side, times[times > 0]) for side in np.nonzero(times)))
+    return pair_likes(model, halves, tuple(np.repeat(side, times[times > 0]) for side in np.nonzero(times)), rate)
 
 
 CASES = {  # how to judge, settings, the largest calibration error, the least cover of 95 % intervals

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from oneclass.models.generator.density_ratio import GroundTruth, solve_odds
 from oneclass.models.negatives.distributions import AllZeros, CensoredPairs, WithoutReplacement
 from oneclass.models.negatives.sampling import build_alias_table, degree_histogram, draw_negatives, histogram_power
 from oneclass.models.numerics.adjacency import copy_pattern, partition_shards
@@ -126,9 +125,8 @@ def test_a_user_is_drawn_alike_in_any_block_of_users(law):
 def test_once_counted_a_law_reads_the_rows_of_its_users_alone(law):
     counted = law.with_statistics(TRAIN)
     other = csr_matrix(np.vstack([EDGES[:2], 5 * EDGES[3:], EDGES[2:3]]))
-    users, likes = USERS[:2], np.full((2, 6), 0.25)
+    users = USERS[:2]
     assert counted.draw(other, users, 7).tolist() == law.draw(TRAIN, users, 7).tolist()
-    assert counted.rates(other, users, likes).tolist() == law.rates(TRAIN, users, likes).tolist()
     for found, expected in zip(counted.weights(other, users, USERS[1:3]), law.weights(TRAIN, users, USERS[1:3])):
         assert found.tolist() == expected.tolist()
 
@@ -147,7 +145,6 @@ def test_censored_pairs_come_by_share_alone():
     assert count_negatives(law) == pytest.approx(np.tile(SHARES, (4, 1)), abs=0.03)
     likes, negatives = law.weights(TRAIN, USERS, np.array([3, 1, 1, 1]))
     assert (likes.tolist(), negatives.tolist()) == ([3, 1, 1, 1], [2, 2, 2, 2])
-    assert law.rates(TRAIN, USERS, np.zeros((4, 6))).sum() == pytest.approx(2 * TRAIN.nnz)
 
 
 def test_zeros_come_alike():
@@ -157,16 +154,6 @@ def test_zeros_come_alike():
     assert law.weights(TRAIN, USERS, np.ones(4))[1].tolist() == [2, 5, 0.5, 0]
 
 
-def test_rates_are_how_often_an_item_is_a_negative():
-    """Hajek's approximation; 1 - p(like) is one where the users' likes are what they are."""
-    law = LAWS["without_replacement"]
-    rates = law.rates(TRAIN, USERS[:3], np.zeros((3, 6)))
-    for user, (wanted, seen) in enumerate([(2, [0, 1]), (1, [2]), (2, [0, 1, 2, 3])]):
-        free = [item for item in range(6) if item not in seen]
-        assert rates[user, free] == pytest.approx(inclusion_probabilities(SHARES, seen, wanted)[free], abs=0.05)
-    assert law.rates(TRAIN, USERS[:3], np.full((3, 6), 0.25)) == pytest.approx(0.75 * rates)
-
-
 def test_fitted_models_tell_their_laws():
     graph = RandomGraph(RandomGraphSettings(factors=2, iterations=2, gamma=0.5)).fit(TRAIN)
     assert graph.negative_distribution().histogram.tolist() == graph.histogram.tolist()
@@ -174,28 +161,3 @@ def test_fitted_models_tell_their_laws():
     assert pairs.item_shares == pytest.approx(EDGES.sum(axis=0) / 13)
     assert pairs.user_shares == pytest.approx(EDGES.sum(axis=1) / 13)
     assert pairs.r == 3
-
-
-def test_considered_odds_give_the_degrees_back():
-    random = np.random.default_rng(2)
-    edges = random.random((50, 30)) < random.random((50, 1)) * random.random(30)
-    degrees = edges.sum(axis=1), edges.sum(axis=0)
-    a, b = solve_odds(*degrees)
-    odds = np.outer(a, b)
-    found = odds / (1 + odds)
-    assert found.sum(axis=1) == pytest.approx(degrees[0], abs=1e-5)
-    assert found.sum(axis=0) == pytest.approx(degrees[1], abs=1e-5)
-
-
-def test_like_rates_sum_to_the_users_degrees():
-    random = np.random.default_rng(4)
-    traits = random.normal(size=(5, 2)), random.normal(size=(40, 2)), random.normal(size=40)
-    truth = GroundTruth(*traits, random.random(5), random.random(40))
-    degrees = np.array([1, 2, 3])
-    rates = truth.training_like_probabilities(np.array([4, 0, 2]), degrees)
-    assert rates.sum(axis=1) == pytest.approx(degrees)
-    logits = traits[0][4] @ traits[1].T + traits[2]
-    odds = truth.user_odds[4] * truth.item_odds
-    assert rates[0] == pytest.approx(
-        odds / (1 + odds) / (1 + np.exp(-logits)) / (odds / (1 + odds) / (1 + np.exp(-logits))).sum()
-    )
