@@ -117,18 +117,17 @@ def draw_scores(means: np.ndarray, deviations: np.ndarray, *, users: np.ndarray,
         np.asarray(users, np.int64),
         night,
         seed,
-        PURPOSE,
     )
 
 
 @njit(cache=True, nogil=True)
-def _draw_rows(means, deviations, users, night, seed, purpose):
+def _draw_rows(means, deviations, users, night, seed):
     drawn = np.full(means.shape, np.nan)
     for row in range(len(means)):
         items = np.flatnonzero(~np.isnan(means[row]))
         if len(items) == 0:
             continue
-        spreads, key = bounded_deviations(deviations[row][items]), stream(seed, purpose, night, users[row])
+        spreads, key = bounded_deviations(deviations[row][items]), stream(seed, PURPOSE, night, users[row])
         for place in range(len(items)):
             drawn[row, items[place]] = means[row, items[place]] + spreads[place] * normal(key, items[place])
     return drawn

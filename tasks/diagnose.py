@@ -23,8 +23,8 @@ import polars as pl
 from oneclass import sql
 from oneclass.models.degrees.distributions import FAMILIES
 from oneclass.models.degrees.fits import BOOTSTRAP_REPLICATES, fit_family
-from oneclass.models.negatives import sampling
-from oneclass.models.numerics.adjacency import group_by_vertex
+from oneclass.models.negatives.sampling import build_alias_table, degree_histogram, draw_negatives, histogram_power
+from oneclass.models.numerics.adjacency import group_by_vertex, partition_shards
 from oneclass.tasks.orchestration.stage_task import stage_task
 from oneclass.tasks.stores import stages, warehouse
 from oneclass.tasks.stores.home import Home
@@ -33,6 +33,7 @@ from oneclass.tasks.stores.warehouse import table_digest
 
 logger = logging.getLogger(__name__)
 
+NEGATIVE_RATES = (1.0, 0.5)  # the two values of r (eq. 8) in the figure
 TABLES = ("diagnostics.degrees", "diagnostics.power_law_fits", "diagnostics.hidden_graph_ratios")
 
 
@@ -105,9 +106,12 @@ def store_hidden_graph_ratios(connection: duckdb.DuckDBPyConnection, shape: tupl
     users, items = (np.ma.getdata(column) for column in edges.values())
     starts, order = group_by_vertex(users, shape[0])
     likes = starts, items[order]
+    positives, units = np.bincount(items, minlength=shape[1]), np.arange(shape[0], dtype=np.uint64)
     del edges, users, items, order
-    for r in sampling.NEGATIVE_RATES:
-        positives, negatives = sampling.sample_item_counts(likes, shape[1], r, seed)
+    for r in NEGATIVE_RATES:
+        weights = degree_histogram(positives, histogram_power(r, int(positives.max())))
+        drawn = build_alias_table(weights), partition_shards(likes[0]), (seed, 0), units
+        negatives = np.bincount(draw_negatives(likes, weights, *drawn)[1], minlength=shape[1])
         items = np.arange(shape[1], dtype=np.int32)
         rows = pl.DataFrame({"r": r, "item_index": items, "positives": positives, "negatives": negatives})
         warehouse.insert(connection, "diagnostics.hidden_graph_ratios", rows)

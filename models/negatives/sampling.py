@@ -11,13 +11,13 @@ second can continue where the first stopped. If fewer than d_m items are left, t
 import numpy as np
 from numba import njit, prange
 
-from oneclass.models.numerics.adjacency import Adjacency, find_largest, partition_shards
+from oneclass.models.numerics.adjacency import Adjacency, find_largest
 from oneclass.models.numerics.random_numbers import bits, purpose, stream, uniform
+from oneclass.models.numerics.validation import row_sums
 
 ALIAS_DRAWS, KEY_DRAWS = purpose("negatives: alias draws"), purpose("negatives: exponential keys")
-HEAVY_USER_RATIO = (
-    6  # users who like more than a sixth of the items get their negatives by keys; there both cost the same
-)
+# Users who like more than a sixth of the items get their negatives by keys; there both cost the same.
+HEAVY_USER_RATIO = np.int64(6)
 MAX_TRIES_PER_NEGATIVE = 16  # rejection may take so many tries for each negative on average; then keys draw the rest
 
 
@@ -85,18 +85,9 @@ def negative_starts(likes: Adjacency, weights: np.ndarray, wanted: np.ndarray | 
         wanted: int64 (users,); by default as many as likes.
     """
     wanted = np.diff(likes[0]) if wanted is None else wanted
-    left = int(np.count_nonzero(weights > 0)) - _count_drawable(*likes, weights)
+    drawable = weights > 0
+    left = np.count_nonzero(drawable) - row_sums(likes[0], drawable[likes[1]]).astype(np.int64)
     return np.concatenate([[0], np.cumsum(np.clip(wanted, 0, np.maximum(left, 0)))])
-
-
-@njit(cache=True, nogil=True)
-def _count_drawable(starts, items, weights):
-    """How many of each user's items could be drawn, int64 (users,)."""
-    counts = np.zeros(len(starts) - 1, dtype=np.int64)
-    for user in range(len(counts)):
-        for at in range(starts[user], starts[user + 1]):
-            counts[user] += weights[items[at]] > 0
-    return counts
 
 
 def draw_negatives(
@@ -107,7 +98,7 @@ def draw_negatives(
     key: tuple[int, int],
     units: np.ndarray,
     starts: np.ndarray | None = None,
-    heavy: int = HEAVY_USER_RATIO,
+    heavy: np.int64 = HEAVY_USER_RATIO,
 ) -> Adjacency:
     """One draw of the negatives of all users.
 
@@ -194,22 +185,3 @@ def _draw_by_keys(items, first, last, taken, mark, weights, keys, order, name):
     for place in find_largest(keys[:left], last - first):
         items[first] = order[place]
         first += 1
-
-
-NEGATIVE_RATES = (1.0, 0.5)  # the two values of r (eq. 8) in the figure
-
-
-def sample_item_counts(
-    likes: tuple[np.ndarray, np.ndarray], items: int, r: float, seed: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Positives and negatives of each item in one sample of q(H), int64 (items,) each.
-
-    Args:
-        likes: (starts, items), the observed graph by user, with at least one edge.
-        r: weight of the most popular item among the negatives, as a multiple of its degree (eq. 8).
-    """
-    positives = np.bincount(likes[1], minlength=items)
-    weights = degree_histogram(positives, histogram_power(r, int(positives.max())))
-    units = np.arange(len(likes[0]) - 1, dtype=np.uint64)
-    _, drawn = draw_negatives(likes, weights, build_alias_table(weights), partition_shards(likes[0]), (seed, 0), units)
-    return positives, np.bincount(drawn, minlength=items)
