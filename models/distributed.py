@@ -19,8 +19,23 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from oneclass.models.fit_options import BlockExecutor, FitOptions, RowLoader
+from oneclass.models.fit_options import FitOptions
 from oneclass.models.numerics.adjacency import partition_shards
+
+# Loads rows [first, end) of the training matrix on any worker; picklable.
+RowLoader = Callable[[int, int], csr_matrix]
+
+
+class BlockExecutor:
+    """Executes the calls of a fit by blocks: in this process, one after another, if a subclass does not say how."""
+
+    def map(self, function: Callable[..., Any], calls: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """Return `function(*call)` of every call, in the order of the calls; a call whose process died is repeated.
+
+        `function` is a module-level function; arguments and results are picklable. Later calls, in any process, can
+        read what a call wrote to `FitOptions.scratch`.
+        """
+        return [function(*call) for call in calls]
 
 
 @dataclass(frozen=True)
@@ -133,7 +148,7 @@ def partition_users(interactions: csr_matrix, count: int, config: Any, options: 
         path, bounds = Path(folder).resolve(), partition_by_edges(interactions.indptr, count)
         rows = [options.rows or _view_rows(interactions, first, end) for first, end in bounds]
         blocks = [UserBlock(number, *bounds[number], rows[number], path, config) for number in range(len(bounds))]
-        yield UserBlocks(blocks, options.workers)
+        yield UserBlocks(blocks, options.workers or BlockExecutor())
 
 
 def partition_by_edges(starts: np.ndarray, count: int) -> list[tuple[int, int]]:

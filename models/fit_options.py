@@ -1,4 +1,4 @@
-"""The options of a fit: warm start, validation users, callback, and the executor of blocks of users.
+"""The options of a fit: warm start, validation users, callback, and where blocks of users are computed.
 
 A warm start (`Start`) saves time only if the fit ends sooner. A model that stops on convergence of its objective does
 so by that rule alone. A model with a schedule of passes or step sizes runs only the last quarter of it
@@ -6,17 +6,20 @@ so by that rule alone. A model with a schedule of passes or step sizes runs only
 learned.
 """
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.sparse import csr_matrix
 
 from oneclass.models.numerics.validation import check_features
 from oneclass.models.settings import ModelSettings
+
+if TYPE_CHECKING:
+    from oneclass.models.distributed import BlockExecutor, RowLoader
 
 
 @dataclass(frozen=True)
@@ -111,38 +114,11 @@ class ValidationUsers:
     targets: csr_matrix
 
 
-# Loads rows [first, end) of the training matrix on any worker; picklable.
-RowLoader = Callable[[int, int], csr_matrix]
-
-
-class BlockExecutor(Protocol):
-    """Executes the calls of a fit by blocks; a call is repeated if its process dies."""
-
-    def map(self, function: Callable[..., Any], calls: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """Return `function(*call)` of every call, in the order of the calls.
-
-        `function` is a module-level function; arguments and results are picklable. Later calls, in any process, can
-        read what a call wrote to `scratch`.
-        """
-        ...
-
-
-class SerialExecutor:
-    """Executes calls in this process, one after another."""
-
-    def map(self, function: Callable[..., Any], calls: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """Return `function(*call)` of every call."""
-        return [function(*call) for call in calls]
-
-
-SERIAL = SerialExecutor()
-
-
 def _ignore_epoch(epoch: Epoch) -> None:
     """The default of `on_epoch`."""
 
 
-def _raise_no_component(name: str, settings: ModelSettings) -> None:
+def _find_no_component(name: str, settings: ModelSettings) -> None:
     """The default of `load_component`."""
 
 
@@ -160,7 +136,8 @@ class FitOptions:
         on_epoch: called after every pass.
         load_component: for a model that combines others: returns a stored fit on the same edges of a model's name and
             settings, or None.
-        workers: the executor of blocks, for a model with a setting `blocks`; others ignore this and the options below.
+        workers: the executor of blocks, for a model with a setting `blocks`, by default this process; others ignore
+            this and the options below.
         rows: loads a block's rows of the matrix on a worker; None sends them with each call.
         scratch: a folder shared by all workers, in which the fit creates a folder for the state of its blocks, and
             removes it at its end. None for the machine's folder of temporary files.
@@ -171,9 +148,9 @@ class FitOptions:
     explicit_negatives: csr_matrix | None = None
     item_features: csr_matrix | None = None
     on_epoch: Callable[[Epoch], None] = _ignore_epoch
-    load_component: Callable[[str, ModelSettings], Any] = _raise_no_component
-    workers: BlockExecutor = SERIAL
-    rows: RowLoader | None = None
+    load_component: Callable[[str, ModelSettings], Any] = _find_no_component
+    workers: "BlockExecutor | None" = None
+    rows: "RowLoader | None" = None
     scratch: Path | None = None
 
     def check(self, model: Any, interactions: csr_matrix) -> None:

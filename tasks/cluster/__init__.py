@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from oneclass.models.fit_options import SerialExecutor
+from oneclass.models.distributed import BlockExecutor
 from oneclass.models.numerics.threads import limit_threads, parallel_calls
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.stores.home import Home
@@ -27,7 +27,7 @@ class PendingCall:
     result: Callable[[], Any]
 
 
-class Executor(SerialExecutor):
+class Executor(BlockExecutor):
     """Runs calls like `concurrent.futures.Executor`, and the blocks of a fit (`map`): here in this process, each when
     its result is requested.
 
