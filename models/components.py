@@ -2,6 +2,8 @@
 
 import json
 from collections.abc import Sequence
+from importlib import import_module
+from time import perf_counter
 from typing import Any, Self
 
 import numpy as np
@@ -10,8 +12,26 @@ from scipy.sparse import csr_matrix
 from typing_extensions import TypeVar
 
 from oneclass.models.base import Model
-from oneclass.models.fit_options import FitOptions
+from oneclass.models.fit_options import Epoch, FitOptions
 from oneclass.models.settings import ModelSettings
+
+
+def find_component(setting: str, name: str, score: str | None, own: str) -> Any:
+    """Return the class of a model that a combination of models names.
+
+    Args:
+        score: one of the model's scores; None for its first.
+        own: the name of the combination, which is no component of itself.
+
+    Raises:
+        ValueError: the model is unknown, or does not have the score.
+    """
+    kinds = import_module("oneclass.models.registry").MODELS  # by name, as a family imports no other
+    if name not in kinds or name == own:
+        raise ValueError(f"{setting}: {name} is no model that {own} can be made of")
+    if score is not None and score not in kinds[name].score_names:
+        raise ValueError(f"{setting}: {name} has no score {score}; it has {', '.join(kinds[name].score_names)}")
+    return kinds[name]
 
 
 class CombinationSettings(ModelSettings):
@@ -54,13 +74,16 @@ class Combination(Model[CombinationT]):
 
     components: list[Any]
 
-    def _fit_component(
-        self, kind: type[Model], settings: ModelSettings, interactions: csr_matrix, options: FitOptions
-    ) -> Model:
-        """Return a component's stored fit on the same edges, or else fit it."""
-        stored = options.load_component(kind.name, settings)
-        model = kind(settings, seed=self.seed, threads=self.threads)
-        return model.fit(interactions, options.for_component()) if stored is None else stored
+    def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
+        """Take each component's stored fit on the same edges, or else fit it."""
+        self.components, kinds = [], self.params.find_components()
+        for number, (kind, settings) in enumerate(zip(kinds, self.params.parse_components(), strict=True), 1):
+            started = perf_counter()
+            if (model := options.load_component(kind.name, settings)) is None:
+                model = kind(settings, seed=self.seed, threads=self.threads)
+                model.fit(interactions, options.for_component())
+            self.components.append(model)
+            options.on_epoch(Epoch(number, len(kinds), perf_counter() - started))
 
     def _arrays(self) -> dict[str, np.ndarray]:
         arrays = super()._arrays()

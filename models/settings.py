@@ -6,7 +6,6 @@ import logging
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self
 
 import numpy as np
@@ -182,24 +181,6 @@ class RecencySettings(ModelSettings):
     def reads_order(self) -> bool:
         """Whether scores depend on the order in which a user came to like the items of a history."""
         return self.recency_exponent > 0
-
-
-def find_component(setting: str, name: str, score: str | None, own: str) -> Any:
-    """Return the class of a model that a combination of models names.
-
-    Args:
-        score: one of the model's scores; None for its first.
-        own: the name of the combination, which is no component of itself.
-
-    Raises:
-        ValueError: the model is unknown, or does not have the score.
-    """
-    kinds = import_module("oneclass.models.registry").MODELS  # by name, as a family imports no other
-    if name not in kinds or name == own:
-        raise ValueError(f"{setting}: {name} is no model that {own} can be made of")
-    if score is not None and score not in kinds[name].score_names:
-        raise ValueError(f"{setting}: {name} has no score {score}; it has {', '.join(kinds[name].score_names)}")
-    return kinds[name]
 
 
 SHORT, LONG = 12.0, 35.0  # likes of a mean user

@@ -17,7 +17,7 @@ from scipy.sparse import csr_matrix
 
 from oneclass.models.base import Model
 from oneclass.models.blend import BlendSettings, Candidates, Component, Weights, search_weights
-from oneclass.models.blend.score_normalization import normalize_scores
+from oneclass.models.blend.model import normalize_scores
 from oneclass.models.evaluation import metrics
 from oneclass.models.evaluation.metrics import Comparison
 from oneclass.models.registry import MODELS

@@ -1,22 +1,28 @@
 """A weighted sum of the scores of other models: s_ui = sum_k w_k s'_kui, where s'_k are normalised scores
-(`score_normalization`).
+(`normalize_scores`).
+
+Of a user's candidates, the items that are not in the history, the hundredth best score becomes 0 and the mean of the
+ten best 1: s -> (s - s[100th]) / (mean of s[1st] to s[10th] - s[100th]). So a weight says how much a model's opinion of
+the head of the list counts, whatever its scores are: log odds, sums of weights or products of factors. Items of the
+history are scored on the same scale.
 
 The components are fitted on the same edges, each with its own settings; the weights are settings too, and are found on
 validation users (`weight_search`). A stored fit of a component is used if there is one (`FitOptions.load_component`).
 """
 
-from time import perf_counter
 from typing import Any, Self
 
 import numpy as np
+from numba import njit, prange
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, model_validator
 from scipy.sparse import csr_matrix
 
 from oneclass.models.base import Model
-from oneclass.models.blend.score_normalization import find_scale, rescale_scores
-from oneclass.models.components import Combination, CombinationSettings
-from oneclass.models.fit_options import Epoch, FitOptions
-from oneclass.models.settings import ModelSettings, find_component
+from oneclass.models.components import Combination, CombinationSettings, find_component
+from oneclass.models.numerics.top_k import as_index_arrays, top_n_threshold
+from oneclass.models.settings import ModelSettings
+
+SCALE_END_RANK, SCALE_HEAD_RANKS = 100, 10
 
 
 class Component(BaseModel):
@@ -63,7 +69,7 @@ class BlendSettings(CombinationSettings):
 class Blend(Combination[BlendSettings]):
     """Weighted sum of the normalised scores of other models.
 
-    The normalisation is ours (`models.blend.score_normalization`); no paper.
+    The normalisation is ours; no paper.
 
     Example:
         >>> import numpy as np
@@ -79,13 +85,6 @@ class Blend(Combination[BlendSettings]):
 
     name = "blend"
     Settings = BlendSettings
-
-    def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
-        self.components, settings = [], self.params.parse_components()
-        for number, (kind, own) in enumerate(zip(self.params.find_components(), settings, strict=True), 1):
-            started = perf_counter()
-            self.components.append(self._fit_component(kind, own, interactions, options))
-            options.on_epoch(Epoch(number, len(settings), perf_counter() - started))
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
         total, spreads = np.zeros(histories.shape, dtype=np.float32), []
@@ -129,3 +128,53 @@ class Blend(Combination[BlendSettings]):
             if part is not None
         )
         return sum(weighted, np.zeros((len(history.indices), len(items)), dtype=np.float32))
+
+
+def normalize_scores(scores: np.ndarray, histories: csr_matrix) -> np.ndarray:
+    """Normalise the scores of one model to the common scale, in place.
+
+    Args:
+        scores: float32 (block, items).
+        histories: (block, items) CSR, each user's known likes.
+
+    Returns:
+        `scores`.
+    """
+    return rescale_scores(scores, *find_scale(scores, histories))
+
+
+def rescale_scores(scores: np.ndarray, low: np.ndarray, spread: np.ndarray) -> np.ndarray:
+    """Shift scores, float32 (block, items), by `low` and divide them by `spread`, in place."""
+    scores -= low[:, None]
+    scores /= spread[:, None]
+    return scores
+
+
+def find_scale(scores: np.ndarray, histories: csr_matrix) -> tuple[np.ndarray, np.ndarray]:
+    """Find the zero and the unit of each user's scale, both float32 (block,).
+
+    If a user has fewer than SCALE_END_RANK candidates, the last one replaces the hundredth; if all of the best are
+    equal, the unit is 1.
+    """
+    low, spread = np.empty((2, len(scores)), dtype=np.float32)
+    likes = as_index_arrays(histories.indptr, histories.indices)
+    _find_scales(np.ascontiguousarray(scores, dtype=np.float32), *likes, low, spread)
+    return low, spread
+
+
+@njit(cache=True, nogil=True, parallel=True)
+def _find_scales(scores, indptr, indices, low, spread):
+    for user in prange(len(scores)):
+        left = scores[user].copy()
+        for item in indices[indptr[user] : indptr[user + 1]]:
+            left[item] = -np.inf
+        # Few more than the best hundred, and none that is -inf or NaN.
+        best = np.sort(left[left > top_n_threshold(left, indices[:0], SCALE_END_RANK)])[::-1]
+        count = min(SCALE_END_RANK, len(best))
+        low[user], spread[user] = np.float32(0), np.float32(1)
+        if count > 0:
+            low[user], head = best[count - 1], 0.0
+            for value in best[: min(SCALE_HEAD_RANKS, count)]:
+                head += value
+            above = np.float32(head / min(SCALE_HEAD_RANKS, count) - low[user])
+            spread[user] = above if above > 0 else np.float32(1)

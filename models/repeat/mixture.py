@@ -18,12 +18,11 @@ from scipy.special import expit, logit
 
 from oneclass.models.attributes.new_items import NewItems
 from oneclass.models.base import Model
-from oneclass.models.components import Combination, CombinationSettings
+from oneclass.models.components import Combination, CombinationSettings, find_component
 from oneclass.models.fit_options import FitOptions
 from oneclass.models.memory_estimates import EDGE_SECONDS, FitCost, LogSize
 from oneclass.models.repeat.model import Repeat, active_rows, fit_logistic
 from oneclass.models.repeat.returns import hold_out_window
-from oneclass.models.settings import find_component
 
 MAX_USERS, MAX_RANKS = 2_000, 200  # whose lists, and of which so many items, the regression reads
 MAX_SLOPE = -0.01  # keeps the order of the component's list
@@ -62,7 +61,6 @@ class RepeatMixture(Combination[RepeatMixtureSettings]):
     name = "repeat_mixture"
     Settings = RepeatMixtureSettings
     scores_cold_items = True
-    coefficients: np.ndarray
 
     @classmethod
     def estimate_cost(cls, settings: RepeatMixtureSettings, log: LogSize) -> FitCost:
@@ -71,18 +69,15 @@ class RepeatMixture(Combination[RepeatMixtureSettings]):
         return FitCost(2 * kind.estimate_cost(kind.Settings(), log).bytes, EDGE_SECONDS * log.edges)
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
-        again, kind = self.params.find_components()
-        new = self._fit_component(kind, kind.Settings(), interactions, options)
-        self.components = [again(seed=self.seed, threads=self.threads).fit(interactions), new]
-        self.coefficients = PRIOR
-        earlier, later = hold_out_window(interactions, self.components[0].parameters["window"])
+        super()._fit(interactions, options)
+        (again, new), self.coefficients = self.components, PRIOR
+        earlier, later = hold_out_window(interactions, again.parameters["window"])
         users = active_rows(earlier, later)
         if not len(users):
             return
         users, features, happened = users[:: -(-len(users) // MAX_USERS)], [], []
-        before = kind(seed=self.seed, threads=self.threads).fit(earlier, options.for_component())
-        for first in range(0, len(users), USERS_PER_BLOCK):
-            some = users[first : first + USERS_PER_BLOCK]
+        before = new.clone(seed=self.seed, threads=self.threads).fit(earlier, options.for_component())
+        for some in np.split(users, range(USERS_PER_BLOCK, len(users), USERS_PER_BLOCK)):
             histories, scores = earlier[some], before.scores(earlier[some], users=some)
             ranks = self._rank_as_new(scores, scores, histories)
             rows, items = np.nonzero((ranks < MAX_RANKS) & (histories.toarray() == 0))
@@ -93,7 +88,8 @@ class RepeatMixture(Combination[RepeatMixtureSettings]):
 
     def _user_features(self, histories: csr_matrix) -> np.ndarray:
         """Return x_u, float64 (3, users)."""
-        shares, items = self.components[0].user_shares(histories), np.diff(histories.indptr)
+        again, items = self.components[0], np.diff(histories.indptr)
+        shares = again.statistics.user_shares(histories, again.parameters["smoothing"])
         return np.stack([np.ones(len(items)), logit(shares), np.log1p(items)])
 
     def _rank_as_new(self, scores: np.ndarray, known: np.ndarray, histories: csr_matrix) -> np.ndarray:
@@ -109,10 +105,9 @@ class RepeatMixture(Combination[RepeatMixtureSettings]):
         return expit(of_user[:, None] + self.coefficients[-1] * np.log1p(ranks)).astype(np.float32)
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
-        again, new = self.components
-        of_component = new.scores(histories, users=users)
+        of_component = self.components[1].scores(histories, users=users)
         scores = self._score_as_new(of_component, of_component, histories)
-        scores[histories.nonzero()] = again.again_probabilities(histories)
+        scores[histories.nonzero()] = self.components[0].again_probabilities(histories)
         return scores
 
     def scores_of_new_items(self, histories: csr_matrix, new_items: NewItems, users: np.ndarray | None) -> np.ndarray:
@@ -122,5 +117,4 @@ class RepeatMixture(Combination[RepeatMixtureSettings]):
         scores = new_items.predict(known)
         # An empty history of an unseen user is scored by popularity, and so are the new items.
         is_ranked = (np.diff(histories.indptr) > 0) | (users is not None)
-        scores[is_ranked] = self._score_as_new(scores, known, histories)[is_ranked]
-        return scores
+        return np.where(is_ranked[:, None], self._score_as_new(scores, known, histories), scores)

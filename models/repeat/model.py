@@ -79,10 +79,6 @@ class Repeat(Model[RepeatSettings]):
         features = self.statistics.features(histories, **self.parameters)
         return expit(sum((b * x for b, x in zip(self.coefficients, features, strict=True)), np.zeros(histories.nnz)))
 
-    def user_shares(self, histories: csr_matrix) -> np.ndarray:
-        """Return the share of each user's events that repeat, float64 (users,), shrunk."""
-        return self.statistics.user_shares(histories, self.parameters["smoothing"])
-
     def _contributions(self, history: csr_matrix, items: np.ndarray) -> np.ndarray | None:
         """Return the probability of each item of the history as its contribution to its own score, and nothing else."""
         own = history.indices[:, None] == np.asarray(items)[None, :]

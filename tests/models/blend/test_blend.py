@@ -6,7 +6,7 @@ from pydantic import ValidationError
 from scipy.sparse import csr_matrix
 
 from oneclass.models.blend import Blend, BlendSettings, Candidates, search_weights, weight_search
-from oneclass.models.blend.score_normalization import normalize_scores
+from oneclass.models.blend.model import normalize_scores
 from oneclass.models.evaluation.metrics import compute_user_metrics
 from oneclass.models.evaluation.ranking import rank_targets
 from oneclass.models.fit_options import FitOptions

@@ -90,11 +90,12 @@ def test_where_nobody_returns_the_list_is_the_components():
 
 
 def test_a_stored_fit_of_the_component_is_used(returning, fitted, component):
-    asked = []
+    asked, stored = [], {"repeat": fitted.components[0], "mrf_dense": component}
     loaded = make_mixture(
-        returning[0], load_component=lambda name, settings: asked.append((name, settings)) or component
+        returning[0], load_component=lambda name, settings: asked.append((name, settings)) or stored[name]
     )
-    assert asked == [("mrf_dense", MRFDense.Settings())] and loaded.components[1] is component
+    assert asked == [("repeat", Repeat.Settings()), ("mrf_dense", MRFDense.Settings())]
+    assert loaded.components == [*stored.values()]
     np.testing.assert_array_equal(loaded.scores(returning[0]), fitted.scores(returning[0]))
 
 
