@@ -1,6 +1,6 @@
 """Hierarchical Poisson factorization (Gopalan, Hofman and Blei).
 
-`model` has the generative model and the bound, `ascent` the coordinate updates, `kernels` their loops.
+`model` has the generative model and the bound, `ascent` the coordinate updates and their loops.
 """
 
 from oneclass.models.hpf.model import HPF

@@ -47,8 +47,15 @@ from scipy.sparse import csr_matrix
 
 from oneclass.models.base import Model
 from oneclass.models.fit_options import Epoch, FitOptions, Start, has_converged
-from oneclass.models.hpf import kernels
-from oneclass.models.hpf.ascent import SHARDS, Ascent, GammaFactors, GammaParameters, Prior, draw_initial_posterior
+from oneclass.models.hpf.ascent import (
+    SHARDS,
+    Ascent,
+    GammaFactors,
+    GammaParameters,
+    Prior,
+    draw_initial_posterior,
+    fold_in,
+)
 from oneclass.models.memory_estimates import FitCost, LogSize
 from oneclass.models.numerics.adjacency import copy_pattern, partition_evenly
 from oneclass.models.numerics.matmul import dense_times
@@ -195,7 +202,7 @@ class HPF(Model[HPFSettings]):
         """Find E theta, float32 (users, K), by coordinate ascent on gamma and kappa with fixed items."""
         settings = self.params
         means = np.empty((histories.shape[0], settings.factors), dtype=np.float32)
-        kernels.fold_in(
+        fold_in(
             copy_pattern(histories),
             self._items.factors,
             self._items.total,

@@ -7,8 +7,7 @@ from scipy.sparse import csr_matrix, random_array
 from scipy.special import digamma, gammaln
 
 from oneclass.models.fit_options import FitOptions
-from oneclass.models.hpf.ascent import Ascent, draw_initial_posterior
-from oneclass.models.hpf.kernels import digamma_and_log_gamma
+from oneclass.models.hpf.ascent import Ascent, digamma_and_log_gamma, draw_initial_posterior
 from oneclass.models.hpf.model import HPF, HPFSettings
 
 SETTINGS = HPFSettings(factors=4, a=0.4, a_prime=0.5, b_prime=0.8, c=0.3, c_prime=0.6, d_prime=1.5)
