@@ -29,7 +29,7 @@ HALF = np.float32(0.5)
 
 def transpose_table(items: np.ndarray, factors: int) -> tuple[np.ndarray, np.ndarray]:
     """E v and var v of a table in the layout of `models.binary_matrix.kernels`, both float32 (K, items), K rounded up
-    to a multiple of TOGETHER by rows of zeros.
+    to a multiple of ROWS_PER_PASS by rows of zeros.
     """
     width, rows = items.shape[1] // 2, pad_width(factors, ROWS_PER_PASS)
     mean, variance = (np.ascontiguousarray(items[:, start : start + rows].T) for start in (0, width))
@@ -170,7 +170,7 @@ def _sum_strip(slopes, pulls, v, spread, size):
 
 @njit(cache=True, nogil=True, fastmath=FAST)
 def _dot_products(bent, means, other, start, size):
-    """The products of a vector with a run of TOGETHER rows from `other` on, for which it is loaded once."""
+    """The products of a vector with a run of ROWS_PER_PASS rows from `other` on, for which it is loaded once."""
     a, b = means[other, start : start + size], means[other + 1, start : start + size]
     c, d = means[other + 2, start : start + size], means[other + 3, start : start + size]
     first, second, third, fourth = np.float32(0), np.float32(0), np.float32(0), np.float32(0)

@@ -12,7 +12,6 @@ from oneclass.models.binary_matrix import kernels
 from oneclass.models.binary_matrix.kernels import LANES, POWER, SHARDS, T0, Entries, Grouping, UpdatedSide
 from oneclass.models.binary_matrix.sampling import EntrySampler, Strategy
 from oneclass.models.fit_options import WARM_START_SKIP, Start, copy_rows
-from oneclass.models.numerics.adjacency import copy_pattern
 from oneclass.models.numerics.random_numbers import normals, purpose
 from oneclass.models.numerics.simd import pad_width
 from oneclass.models.settings import ModelSettings, NumericRange, SearchSpace
@@ -104,19 +103,8 @@ class BinaryMatrixPosterior:
 
     def divergence(self, settings: BinaryMatrixSettings) -> float:
         """KL[q(U) q(V) q(z) || p]."""
-        total = 0.0
-        for own, prior in (
-            (self.users, settings.user_variance),
-            (self.items, settings.item_variance),
-            (self.z, Z_VARIANCE),
-        ):
-            total += kl_divergence(own, prior)
-        return float(total)
-
-    def bound(self, interactions: csr_matrix, settings: BinaryMatrixSettings) -> float:
-        """L, from every entry of the matrix, in O(users x items x K)."""
-        rows = kernels.log_likelihood_bound(*copy_pattern(interactions), self.users, self.items, to_float32(self.z))
-        return float(rows.sum()) - self.divergence(settings)
+        priors = settings.user_variance, settings.item_variance, Z_VARIANCE
+        return float(sum(map(kl_divergence, (self.users, self.items, self.z), priors)))
 
 
 def find_null_solution(interactions: csr_matrix, settings: BinaryMatrixSettings) -> tuple[float, float, float]:

@@ -195,20 +195,3 @@ def _noise(own, moved, v, pull, slope, prior_precision):
         natural -= slope * v[k] + pull * own[k] * v[k] * v[k]
         distance += precision * precision + natural * natural
     return distance / length
-
-
-@njit(cache=True, parallel=True, nogil=True, fastmath=FAST)
-def log_likelihood_bound(indptr, indices, users, items, z):
-    """Sum over all entries of each row, ones and zeros, of E log tau(x, xi) at the best xi; float64 (users,)."""
-    width = users.shape[1] // 2
-    totals = np.zeros(len(users))
-    for row in prange(len(users)):
-        place = indptr[row]
-        for column in range(len(items)):
-            one = place < indptr[row + 1] and indices[place] == column
-            place += one
-            mean, variance = logit_moments(users[row], items[column], width)
-            mean, variance = mean + z[0], variance + z[1]
-            sign = HALF if one else -HALF
-            totals[row] += best_bound_of_square(mean * mean + variance) + sign * mean
-    return totals

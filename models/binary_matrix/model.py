@@ -128,10 +128,6 @@ class BinaryMatrix(Model[BinaryMatrixSettings]):
             options.on_epoch(Epoch(number, settings.passes, perf_counter() - started, values))
         self.bounds, self.minibatches = np.array(bounds), np.array(minibatches)
 
-    def bound(self, interactions: csr_matrix) -> float:
-        """Return the exact bound, from every entry of the matrix that the model was fitted on."""
-        return self.q.bound(interactions, self.params)
-
     def _fold_in(self, histories: csr_matrix) -> np.ndarray:
         """Find q(u_i) of users who were not in training, with fixed items and z: float32 (users, 2 W), like
         `q.users`.
