@@ -128,8 +128,7 @@ def draw_samples(edges, bounds, draws, layout, streams, work, drawn):
         own, cumulative, negatives = work[0][shard], work[1][shard], work[2][shard]
         base = first[bounds[shard, 0]]
         bound = starts[shard]
-        for cell in range(CELLS + 1):
-            bound[cell] = 0
+        bound[:] = 0
         for user in range(bounds[shard, 0], bounds[shard, 1]):
             history = indices[indptr[user] : indptr[user + 1]]
             rest = load_user(history, weights, total, own, cumulative)
@@ -146,9 +145,7 @@ def draw_samples(edges, bounds, draws, layout, streams, work, drawn):
                 own[item] = 0
         for cell in range(CELLS):
             bound[cell + 1] += bound[cell]
-        at = np.empty(CELLS, dtype=np.int64)
-        for cell in range(CELLS):
-            at[cell] = bound[cell]
+        at = bound[:-1].copy()
         for user in range(bounds[shard, 0], bounds[shard, 1]):
             history = indices[indptr[user] : indptr[user + 1]]
             start = np.int64(streams[2]) * (first[user + 1] - first[user])
@@ -190,12 +187,8 @@ def run_steps(users, items, width, samples, starts, constant, rate, regularizati
                 prefetch_row(users, samples[shard, ahead, 0] * width, width)
                 prefetch_row(items, samples[shard, ahead, 1] * width, width)
                 prefetch_row(items, samples[shard, ahead, 2] * width, width)
-                user, liked, other = (
-                    np.int64(samples[shard, at, 0]),
-                    np.int64(samples[shard, at, 1]),
-                    np.int64(samples[shard, at, 2]),
-                )
-                user, liked, other = user * width, liked * width, other * width
+                sample = samples[shard, at]
+                user, liked, other = sample[0] * width, sample[1] * width, sample[2] * width
                 margin = _margin(users, user, items, liked, other, width)
                 pull = rate / (np.float32(1.0) + np.exp(margin))
                 if at % 16 == 0:

@@ -164,8 +164,6 @@ def _assign_item_blocks(degrees: np.ndarray) -> tuple[tuple[np.ndarray, np.ndarr
 
 def _first_samples(indptr: np.ndarray, degree_exponent: float) -> np.ndarray:
     """int64 (users + 1,): the number of each user's first sample in an epoch; with exponent 1 it is `indptr`."""
-    if degree_exponent == 1:
-        return indptr
     degrees = np.diff(indptr).astype(np.float64)
     weights = np.cumsum(np.where(degrees > 0, degrees**degree_exponent, 0.0))
     return as_read_only(np.append(0, np.floor(weights * (indptr[-1] / weights[-1]) + 0.5)), np.int64)

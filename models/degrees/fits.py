@@ -147,17 +147,12 @@ def fit_family(
         return FittedDistribution(family, None, None, d_min, d_max, 0.0, 2.0 * parameters, 0.0, None)
     likelihood = Likelihood(family, d_min, d_max)
     law = likelihood.maximise(degrees, counts)
-    value = log_likelihood(law, degrees, counts)
+    value = float((counts * law.log_mass[degrees - law.d_min]).sum())
     distance = ks_distance(law, degrees, counts)
     p_value = bootstrap_p_value(likelihood, law, degrees, counts, seed, replicates) if replicates else None
     return FittedDistribution(
         family, law.exponent, law.cutoff, d_min, d_max, value, 2 * parameters - 2 * value, distance, p_value
     )
-
-
-def log_likelihood(law: Distribution, degrees: np.ndarray, counts: np.ndarray) -> float:
-    """Sum over the vertices of log p(degree)."""
-    return float((counts * law.log_mass[degrees - law.d_min]).sum())
 
 
 def ks_distance(law: Distribution, degrees: np.ndarray, counts: np.ndarray) -> float:

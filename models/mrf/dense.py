@@ -5,12 +5,10 @@ inverse of the regularized covariance matrix of the items, and the rescaling of 
 its section 5. Minimizes |X - X B|^2 + l2 |B|^2 under diag(B) = 0 (eq. 3) over the centred, rescaled columns.
 """
 
-from concurrent.futures import ThreadPoolExecutor
 from time import perf_counter
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numba import get_num_threads
 from pydantic import Field
 from scipy.sparse import csr_matrix
 
@@ -18,7 +16,7 @@ from oneclass.models.fit_options import Epoch, FitOptions
 from oneclass.models.item_weights import ItemWeights, RegressionSettings, default_l2
 from oneclass.models.memory_estimates import BYTES_PER_EDGE, FitCost, LogSize
 from oneclass.models.numerics.column_moments import Rescaling, column_moments, rescale_columns
-from oneclass.models.numerics.gram_inverse import TILE, regularized_inverse, work_bytes
+from oneclass.models.numerics.gram_inverse import mirror_lower, regularized_inverse, work_bytes
 from oneclass.models.numerics.matmul import dense_times
 from oneclass.models.settings import Choice, ModelSettings, RelativeRange, SearchSpace
 
@@ -111,21 +109,10 @@ class MRFDense(ItemWeights[MRFDenseSettings]):
 
 def _to_weights(inverse: np.ndarray, rescaled: Rescaling) -> None:
     """Eq. 4 in place: from the lower triangle of C, fill all of B_ij = -C_ij / C_jj back_j / scale_i."""
-    size = len(inverse)
-    of_row = (1 / rescaled.scale).astype(np.float32)
     of_column = (-rescaled.back / inverse.diagonal()).astype(np.float32)
-    blocks = [slice(start, min(start + TILE, size)) for start in range(0, size, TILE)]
-
-    def fill(at: tuple[slice, slice]) -> None:
-        rows, others = at
-        tile = inverse[at].copy()
-        if rows == others:
-            tile = np.tril(tile) + np.tril(tile, -1).T
-        inverse[others, rows] = tile.T * of_row[others, None] * of_column[rows]
-        inverse[at] = tile * of_row[rows, None] * of_column[others]
-
-    with ThreadPoolExecutor(get_num_threads()) as pool:
-        list(pool.map(fill, [(rows, others) for rows in blocks for others in blocks if others.start <= rows.start]))
+    mirror_lower(inverse)
+    inverse *= (1 / rescaled.scale).astype(np.float32)[:, None]
+    inverse *= of_column
     np.fill_diagonal(inverse, 0.0)
 
 

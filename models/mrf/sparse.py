@@ -185,7 +185,7 @@ def iterate_inverses(
     room = np.empty(max((numbers[batch].sum() for batch in batches), default=0), dtype=np.float32)
     workers = get_num_threads()
     for batch in batches:
-        block, places = _sort_blocks(_list_blocks(pattern, leaders[batch], dependents[batch]), len(pattern.indptr) - 1)
+        block, places = _lay_out_blocks(pattern, leaders[batch], dependents[batch])
         middle = block.triangles[-1]
         triangles, columns = room[:middle], room[middle : middle + block.columns[-1]]
         sound = np.empty(len(block.sizes), dtype=np.bool_)
@@ -221,37 +221,30 @@ def _starts(lengths: np.ndarray) -> np.ndarray:
     return np.concatenate([[0], np.cumsum(lengths)])
 
 
-def _list_blocks(pattern: Pattern, leaders: np.ndarray, dependents: np.ndarray) -> ItemBlocks:
-    """The blocks of these leaders, without the places of their items in ascending order.
+def _lay_out_blocks(pattern: Pattern, leaders: np.ndarray, dependents: np.ndarray) -> tuple[ItemBlocks, ItemPositions]:
+    """Return the blocks of these leaders, and where each item stands in them.
 
     A block lists the items of its leader's column from the smallest covariance to the largest, the leader last.
     """
     sizes = np.diff(pattern.indptr)[leaders]
-    starts = _starts(sizes)
+    starts, shape = _starts(sizes), (len(sizes), len(pattern.indptr) - 1)
     positions = np.arange(starts[-1]) - np.repeat(starts[:-1], sizes)
-    items = pattern.indices[np.repeat(pattern.indptr[leaders + 1] - 1, sizes) - positions]
-    return ItemBlocks(
-        starts,
-        sizes,
-        dependents,
-        as_read_only(items, np.int32),
-        as_read_only(np.zeros(0), np.int32),
-        _starts(sizes * (sizes + 1) // 2),
-        _starts(sizes * dependents),
-    )
-
-
-def _sort_blocks(blocks: ItemBlocks, items: int) -> tuple[ItemBlocks, ItemPositions]:
-    """The blocks with their items' places in ascending order, and where each of all `items` stands in them."""
-    starts, sizes = blocks.first, blocks.sizes
-    positions = np.arange(starts[-1]) - np.repeat(starts[:-1], sizes)
-    shape = len(sizes), items
-    ascending = csr_matrix((positions, blocks.listed, starts), shape=shape).tocsc().tocsr()
+    listed = pattern.indices[np.repeat(pattern.indptr[leaders + 1] - 1, sizes) - positions]
+    ascending = csr_matrix((positions, listed, starts), shape=shape).tocsc().tocsr()
     entries = np.arange(starts[-1], dtype=np.int64)
     by_item = csr_matrix((entries, ascending.indices, ascending.indptr), shape=shape).tocsc()
     degrees = np.diff(by_item.indptr)
     order = np.argsort(-degrees, kind="stable")[: np.count_nonzero(degrees)]
-    return blocks._replace(positions=as_read_only(ascending.data, np.int32)), ItemPositions(
+    blocks = ItemBlocks(
+        starts,
+        sizes,
+        dependents,
+        as_read_only(listed, np.int32),
+        as_read_only(ascending.data, np.int32),
+        _starts(sizes * (sizes + 1) // 2),
+        _starts(sizes * dependents),
+    )
+    return blocks, ItemPositions(
         as_read_only(order, np.int64),
         as_read_only(by_item.indptr, np.int64),
         as_read_only(by_item.data, np.int64),

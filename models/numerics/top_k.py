@@ -70,6 +70,8 @@ def find_top_contributions(
 ) -> np.ndarray | None:
     """Return the columns of each history that contribute most to the user's items, those above zero.
 
+    Of equal contributions the lower column comes first; NaN is not above zero.
+
     Args:
         items: int32 (block, n), padded with -1.
         contribute: of one history and its items, as `Model.contributions`.
@@ -83,22 +85,8 @@ def find_top_contributions(
         contributions = contribute(history, np.maximum(row_items, 0))
         if contributions is None:
             return None
-        found[row] = top_contributions(contributions, history.indices, count)
-    return found
-
-
-def top_contributions(added: np.ndarray, names: np.ndarray, count: int) -> np.ndarray:
-    """Which rows of each column are largest, of those above zero; of equal numbers the upper one comes first.
-
-    Args:
-        added: float32 (rows, columns); NaN is not above zero.
-        names: int (rows,), what the rows are called.
-
-    Returns:
-        int32 (columns, count), names of rows, the largest first, padded with -1.
-    """
-    found = np.empty((added.shape[1], count), dtype=np.int32)
-    _top_contributions(np.ascontiguousarray(added, dtype=np.float32), as_read_only(names, np.int32), found)
+        added = np.ascontiguousarray(contributions, dtype=np.float32)
+        _top_contributions(added, as_read_only(history.indices, np.int32), found[row])
     return found
 
 
@@ -143,7 +131,7 @@ def top_of_row(scores, history, ids, best):
 def top_n_threshold(scores, history, n):
     """A score that at least n items outside the history exceed, float32; -inf where none was found.
 
-    It is the next one below the n-th largest of the maxima of GROUPS groups, each of every so many-th item.
+    It is the next one below the n-th largest of the maxima of NUM_GROUPS groups, each of every so many-th item.
     """
     if len(scores) < 2 * NUM_GROUPS or 2 * n > NUM_GROUPS:
         return np.float32(-np.inf)
@@ -163,6 +151,7 @@ def top_n_threshold(scores, history, n):
 
 @njit(cache=True, nogil=True)
 def _top_contributions(added, names, found):
+    """Fill `found` (columns, count) with the names of the rows of the largest numbers of each column."""
     best = np.empty(found.shape[1], dtype=np.float32)
     for column in range(len(found)):
         found[column], best[:] = -1, 0

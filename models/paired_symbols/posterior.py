@@ -23,7 +23,6 @@ class Symbols:
         degrees: float64 (vertices,), c_i (or c_j), the number of events of each vertex.
         shares: float64 (vertices,), s (or t).
         concentration: float64 (vertices,), the parameters of the Dirichlet posterior of pi (or psi).
-        weight: the sum of the concentrations, of all symbols of the kind.
     """
 
     def __init__(self, graph: csr_matrix | csc_matrix, q: GaussianFactors, precisions: tuple[float, float]) -> None:
@@ -90,7 +89,6 @@ class Symbols:
     def update_concentration(self, alpha: float, censored: float) -> None:
         """q(pi) = Dirichlet(alpha + c_i + D' s_i), and q(psi) likewise; `censored` is D'."""
         self.concentration = alpha + self.degrees + censored * self.shares
-        self.weight = self.concentration.sum()
 
     def log_shares(self, other: "Symbols", sums: np.ndarray, xi_star: float) -> np.ndarray:
         """log s (or t) but for a constant: E log pi_i + f_i, where f_i is the term of a censored pair of i in the
@@ -106,7 +104,7 @@ class Symbols:
 
     def expected_log(self) -> np.ndarray:
         """E log pi_i (E log psi_j)."""
-        return digamma(self.concentration) - digamma(self.weight)
+        return digamma(self.concentration) - digamma(self.concentration.sum())
 
     def selection_bound(self, alpha: float, censored: float) -> float:
         """E log p(y, pi) - E log q(y, pi), the bound's terms in pi and s (psi and t)."""
@@ -114,7 +112,7 @@ class Symbols:
         logs = xlogy(self.shares, self.shares).sum()  # of q of a censored pair, which is s_i t_j
         entropy = ((events + alpha - posterior) * self.expected_log()).sum() - censored * logs
         prior = gammaln(len(self) * alpha) - len(self) * gammaln(alpha)
-        return float(entropy + prior - gammaln(self.weight) + gammaln(posterior).sum())
+        return float(entropy + prior - gammaln(posterior.sum()) + gammaln(posterior).sum())
 
 
 def bound_constant(xi: float) -> float:

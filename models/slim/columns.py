@@ -40,11 +40,6 @@ class Gram(NamedTuple):
     columns: np.ndarray
     values: np.ndarray
 
-    def read_only(self) -> "Gram":
-        """Return read-only arrays, so that kernels are compiled for one type."""
-        kinds = np.int64, np.uint32, np.float32
-        return Gram(*(as_read_only(array, kind) for array, kind in zip(self, kinds, strict=True)))
-
 
 def solve_batches(
     gram: Gram, diagonal: np.ndarray, sizes: np.ndarray, chosen: Any

@@ -152,4 +152,4 @@ def _compute_gram(rows: GramRows) -> Gram:
     np.cumsum(starts, out=starts)
     gram = Gram(starts, np.empty(starts[-1], dtype=np.uint32), np.empty(starts[-1], dtype=np.float32))
     fill_pairs(rows, get_num_threads(), gram)
-    return gram.read_only()
+    return gram

@@ -106,10 +106,10 @@ class RowSystems:
             return sum(parts, np.zeros((rows.shape[1],) * 2, np.float32)).reshape(-1) * np.float32(self.unobserved)
 
     def _partition_rows(self, width: int) -> np.ndarray:
-        """Bounds int64 of at most RUNS runs of rows with about equal cost; a row costs about as much as width / 2
-        edges.
+        """Return bounds, int64, of at most NUM_ROW_PARTS runs of rows of about equal cost.
 
-        None is empty: each takes the time to clear its scratch arrays, which for one user is most of it.
+        A row costs about as much as width / 2 edges. No run is empty: each takes the time to clear its scratch arrays,
+        which for one user is most of it.
         """
         if len(self.penalties) == 1:  # folding in one user, for whom partitioning would take as long as the solution
             return np.arange(2)
@@ -124,7 +124,7 @@ def draw_factor_table(count: int, factors: int, scale: float, seed: int, name: s
 
 
 def empty_table(count: int, factors: int) -> np.ndarray:
-    """A table of zeros, float32: `count` rows, each filled up to a multiple of LANES, and one more row."""
+    """A table of zeros, float32: `count` rows, each filled up to a multiple of F32_WIDTH, and one more row."""
     return aligned_zeros((count + 1) * int(pad_width(factors)))
 
 

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.sparse import csr_matrix
 
 from oneclass.models.numerics.adjacency import contains, find_largest, first_above
 from oneclass.models.numerics.constrained_top_k import Constraints, select_top_items
-from oneclass.models.numerics.top_k import top_contributions
+from oneclass.models.numerics.top_k import find_top_contributions
 
 
 @settings(max_examples=50, deadline=None)  # the first example compiles
@@ -38,7 +39,8 @@ ADDED = st.lists(st.sampled_from([-1.0, 0.0, 0.5, 2.0, 3.0, np.nan, np.inf]), ma
 def test_what_added_most_is_named_and_the_upper_of_equals_comes_first(columns, count):
     rows = min(map(len, columns))
     added = np.array([column[:rows] for column in columns], dtype=np.float32).T.reshape(rows, len(columns))
-    found = top_contributions(added, np.arange(rows) + 100, count)
+    history = csr_matrix((np.ones(rows), (np.zeros(rows, dtype=int), np.arange(rows) + 100)), shape=(1, 200))
+    (found,) = find_top_contributions(history, np.zeros((1, len(columns)), np.int32), lambda *_: added, count)
     for of_column, column in zip(found, added.T, strict=True):
         above = [row for row in range(rows) if column[row] > 0]
         best = sorted(above, key=lambda row: -column[row])[:count]
