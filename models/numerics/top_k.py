@@ -7,7 +7,7 @@ import numpy as np
 from numba import njit, prange
 from scipy.sparse import csr_matrix
 
-from oneclass.models.numerics.adjacency import as_read_only, find_largest
+from oneclass.models.numerics.adjacency import as_read_only, find_largest, nth_smallest
 from oneclass.models.numerics.matmul import dense_times, normalize_columns
 from oneclass.models.numerics.validation import single_item_histories
 
@@ -146,7 +146,7 @@ def top_n_threshold(scores, history, n):
             seen += 1
         for group in range(NUM_GROUPS):
             maxima[group] = max(maxima[group], some[group])  # a NaN is never above
-    return np.nextafter(np.partition(maxima, NUM_GROUPS - n)[NUM_GROUPS - n], np.float32(-np.inf))
+    return np.nextafter(nth_smallest(maxima, NUM_GROUPS - n), np.float32(-np.inf))
 
 
 @njit(cache=True, nogil=True)

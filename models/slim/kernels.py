@@ -10,6 +10,7 @@ candidate would move.
 import numpy as np
 from numba import njit, prange
 
+from oneclass.models.numerics.adjacency import nth_smallest
 from oneclass.models.numerics.gram import add_row
 
 DENSE_RATIO = 4  # a row of the Gram matrix is stored dense if more than one in so many of its elements is not zero
@@ -192,7 +193,7 @@ def _admit(state, items, place, active, l1, tolerance, buffer):
             gains[count] = slope * slope / curvature[at]
             count += 1
     room = max(FIRST_ACTIVE, active)
-    least = np.partition(gains[:count], count - room)[count - room] if count > room else np.float32(0.0)
+    least = nth_smallest(gains[:count], count - room) if count > room else np.float32(0.0)
     rows = active
     for at in range(active + 1, width):
         slope = gradient[at] - l1

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
-from oneclass.models.numerics.adjacency import contains, find_largest, first_above
+from oneclass.models.numerics.adjacency import contains, find_largest, first_above, nth_smallest
 from oneclass.models.numerics.constrained_top_k import Constraints, select_top_items
 from oneclass.models.numerics.top_k import find_top_contributions
 
@@ -21,6 +21,13 @@ def test_the_largest_are_those_of_a_stable_sort_by_place(values, data):
     np.testing.assert_array_equal(places, np.sort(np.argsort(-values, kind="stable")[:count]))
     np.testing.assert_array_equal(values, before)
     assert places.dtype == np.int64
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.floats(allow_nan=False, width=32), min_size=1, max_size=60), st.data())
+def test_the_nth_value_is_that_of_a_sort(values, data):
+    values, n = np.array(values, dtype=np.float32), data.draw(st.integers(0, len(values) - 1))
+    assert nth_smallest(values, n) == np.sort(values)[n]
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 16, 100])
