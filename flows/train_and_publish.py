@@ -28,7 +28,7 @@ from oneclass.tasks.publish.choice import choose_companion, choose_model
 from oneclass.tasks.publish.plan import PublicationPlan, RecommendationSpec, specify_recommendations
 from oneclass.tasks.publish.stage import Published, publish_task
 from oneclass.tasks.recommend.companion import has_like
-from oneclass.tasks.recommend.like_calibration import UNCALIBRATED, Calibrations
+from oneclass.tasks.recommend.like_calibration import UNCALIBRATED, UNVERIFIED, Calibrations
 from oneclass.tasks.split.stage import Splits
 from oneclass.tasks.train import Fit, FitPlan, is_model_error, record_fits, submit_fits, train_task
 
@@ -208,7 +208,7 @@ class ModelRun:
                     run.publish.top_n,
                     exclude_seen=not self.splits.seen_items.included,
                     companion=(companion, fits[companion].digest) if companion else None,
-                    calibrations=self._calibrate(companion or model, night) if is_of_run else UNCALIBRATED,
+                    calibrations=self._calibrate(companion or model, night) if is_of_run else UNVERIFIED,
                 )
                 lists = specify_recommendations(run.publish, lists, seed=run.seed)
             else:

@@ -8,6 +8,7 @@ from urllib.parse import quote
 from oneclass.tasks.errors import OneclassError
 from oneclass.tasks.explain.explanation import Explanation, PublishedList
 from oneclass.tasks.html.templates import load_template
+from oneclass.tasks.recommend.ranking import LIKE_COLUMNS
 from oneclass.tasks.stores import durable
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.terminal import escape_controls, format_grid, truncate
@@ -48,7 +49,7 @@ def _format_list(published: PublishedList, titles: Mapping[str, str]) -> str:
     names = ["", "item", "title", "score", *["like"] * with_like, "liked by", *["because of"] * with_reasons]
     rows = [names]
     for rank, item in enumerate(published.items, 1):
-        like = [f"{item['like_mean']:.3f} ± {item['like_sd']:.3f}"] if item["like_mean"] is not None else []
+        like = [" ± ".join(f"{item[name]:.3f}" for name in LIKE_COLUMNS if item[name] is not None)] * with_like
         because = (f"{_format_title(of, titles, REASON_WIDTH) or of} {value:+.3f}" for of, value in item["because"])
         reasons = ["; ".join(because)] if with_reasons else []
         mark = f" {item['mark']}" if item["mark"] else " +" if item["seen"] else ""

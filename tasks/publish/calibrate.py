@@ -15,7 +15,7 @@ from scipy.sparse import csr_matrix
 from oneclass.models.base import Model
 from oneclass.models.negatives.distributions import CensoredPairs, NegativeDistribution
 from oneclass.tasks.evaluate.calibration import has_both_classes, iterate_pair_blocks
-from oneclass.tasks.recommend.like_calibration import IDENTITY, Calibrations, LikeCalibration
+from oneclass.tasks.recommend.like_calibration import UNVERIFIED, Calibrations, LikeCalibration, LikePairs
 from oneclass.tasks.stores import fits, matrices
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.stores.matrices import Part, SplitMatrices
@@ -23,6 +23,7 @@ from oneclass.tasks.stores.matrices import Part, SplitMatrices
 logger = logging.getLogger(__name__)
 
 WANTED_PAIRS, MAX_DRAWS = 20_000, 10  # likes, and pairs of each user
+PLACES, MAX_LISTS, MAX_LISTED = 50, 1_000, 10**8  # of lists that judge the deviation; the last by all items of a user
 Pairs = tuple[np.ndarray, ...]
 """Positions of users in the part; their items, padded with -1, whether these are likes, and weights, (users, pairs)."""
 
@@ -36,21 +37,25 @@ def calibrate_like(
         judged: digests of the matrices and of the model's fit on them.
         explicit: the same, of splits that may hold out explicit negatives.
     """
-    sampled = _fit(home, model, judged, _sample_pairs)
-    if sampled is None:
-        logger.info("%s: too few validation pairs to calibrate like, which is published as the model gives it", model)
-    return Calibrations(sampled or IDENTITY, _fit(home, model, explicit, _load_explicit_pairs))
+    listed, sampled, rated = (
+        _load_pairs(home, model, on, iterate_pairs)
+        for on, iterate_pairs in ((judged, _list_pairs), (judged, _sample_pairs), (explicit, _load_explicit_pairs))
+    )
+    calibration = sampled and LikeCalibration.fit(*sampled, listed=listed)
+    if calibration is None or calibration.spread is None:
+        why = "do not confirm it" if calibration else "are too few to calibrate like"
+        logger.info("%s: like_sd stays empty, since likes of validation users %s", model, why)
+    return Calibrations(calibration or UNVERIFIED.sampled, rated and LikeCalibration.fit(*rated))
 
 
-def _fit(
+def _load_pairs(
     home: Home, model: str, judged: Sequence[tuple[str, str]], iterate_pairs: Callable[..., Iterator[Pairs]]
-) -> LikeCalibration | None:
-    """Fit on the pairs of the validation parts; None if they are too few."""
+) -> LikePairs | None:
+    """Load `like`, whether it is a like, and the weight of pairs of the validation parts; None without any."""
     blocks = []
     for matrices_digest, digest in judged:
         split, fit = matrices.load_split(home, matrices_digest), fits.load_fit(home, model, digest)
-        part = split.parts.get("validation")
-        if part is None:
+        if (part := split.parts.get("validation")) is None:
             continue
         for users, items, is_like, weights in iterate_pairs(fit, split, part):
             like = fit.like(part.histories[users], users=None if part.rows is None else part.rows[users], items=items)
@@ -60,7 +65,26 @@ def _fit(
     if not blocks:
         return None
     mean, deviation, is_like, weights = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
-    return LikeCalibration.fit((mean, deviation), is_like, weights)
+    return (mean, deviation), is_like, weights
+
+
+def _list_pairs(model: Model, split: SplitMatrices, part: Part) -> Iterator[Pairs]:
+    """Yield lists of the rates of likes; the likes of the fit that held-out ones stand for; and rates of negatives."""
+    counts, degrees = np.diff(part.targets.indptr), np.diff(part.histories.indptr)
+    users = np.flatnonzero(counts * degrees)
+    users = users[:: -(-len(users) // max(1, min(MAX_LISTS, MAX_LISTED // model.item_count))) or 1]
+    if (distribution := model.negative_distribution()) is None or not len(users):
+        return
+    negatives, train, rows = _for_part(distribution, split, part)
+    score = "popularity_x_like" if "popularity_x_like" in model.score_names else None
+    for start in range(0, len(users), model.users_at_once):
+        block = users[start : start + model.users_at_once]
+        known = None if part.rows is None else part.rows[block]
+        items, _ = model.recommend(part.histories[block], PLACES, users=known, score=score)
+        likes = (part.targets if isinstance(negatives, CensoredPairs) else part.targets.sign())[block].toarray()
+        rates = negatives.rates(train, rows[block], np.zeros(likes.shape))
+        likes, rates = (np.take_along_axis(of, np.maximum(items, 0), axis=1) for of in (likes, rates))
+        yield block, items, likes * (degrees / np.maximum(counts, 1))[block, None], rates
 
 
 def _load_explicit_pairs(model: Model, split: SplitMatrices, part: Part) -> Iterator[Pairs]:

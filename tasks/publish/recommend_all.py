@@ -216,6 +216,7 @@ def _build_frame(placement: str, blocks: list[Lists], items: np.ndarray, is_new:
             **{name: lists[name][user, rank].astype(np.float64) if name in lists else None for name in optional},
         },
         schema_overrides=dict.fromkeys(optional, pl.Float64),
+        nan_to_null=True,
     )
 
 

@@ -69,6 +69,7 @@ def publish(home: Home, run_id: str, plan: PublicationPlan, executor: Executor =
         if promoted := decision is None or decision.promoted:
             parameters |= {"lists_made": True, "recommendations_made": plan.lists is not None}
             parameters["likes_given"] = plan.lists is not None and plan.lists.companion is not None
+            parameters["like_sd_given"] = plan.lists is None or plan.lists.calibrations.sampled.spread is not None
             lists.store_lists(connection, plan.rules, attributes)
             files.write_publication(connection, home, folder, plan, table, attributes, selections)
             publications.record_new(connection, home, folder, _describe(connection, home, run_id, plan))

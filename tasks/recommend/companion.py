@@ -30,7 +30,7 @@ class ItemDescriptions(NamedTuple):
     """How sure a like of listed items is, and why they are listed.
 
     Attributes:
-        like: mean and standard deviation, float32 (block, n); None without a companion.
+        like: mean and standard deviation, NaN if not to be published, float32 (block, n); None without a companion.
         explicit_like: the same, calibrated against explicit negatives; None without these.
         because: int32 (block, n, MAX_REASONS), columns of the history, padded with -1; None without reasons.
     """
@@ -70,7 +70,8 @@ def describe_items(
     like = explicit = None
     because = find_top_contributions(histories, items, model.contributions, MAX_REASONS) if explain else None
     if companion is not None and (raw := companion.model.like(histories, users=users, items=items)) is not None:
-        like = companion.calibrations.sampled.apply(raw)
+        mean, deviation = companion.calibrations.sampled.apply(raw)
+        like = mean, deviation if companion.calibrations.sampled.spread is not None else np.full_like(mean, np.nan)
         explicit = companion.calibrations.explicit and companion.calibrations.explicit.apply(raw)
         because = _add_nearest(companion.model, histories, items, because)
     if (of_new := find_attribute_reasons(model, histories, items)) is not None:

@@ -4,10 +4,11 @@ Let x be `like` and s its standard deviation, y whether a pair is a like, and w 
 
 - The mean becomes m(x): the weighted share of likes in bins of x, made monotone by isotonic regression, and linear
   between the bins' means and to (0, 0) and (1, 1).
-- Since E(y - x)^2 - E(y - m)^2 = E(p - x)^2 - E(p - m)^2 for the unknown probabilities p, the left side says how much
-  nearer to p the map brings the mean. The posterior claims E(p - x)^2 = E s^2, so s is scaled by one factor to
-  E s^2 less that gain, and by POSTERIOR_WIDTH, by which the intervals cover p best in simulated logs, where p is
-  known.
+- Sampled pairs are met by 1 / (1 - p), so that their share of likes is about m + s^2 / (1 - m) if p has mean m. If
+  likes confirm s (`confirm_deviation`), m is solved for and s scaled by CONFIRMED_WIDTH; else s is not published.
+- Explicit pairs: since E(y - x)^2 - E(y - m)^2 = E(p - x)^2 - E(p - m)^2 for the unknown probabilities p, the left side
+  says how much nearer to p the map brings the mean. The posterior claims E(p - x)^2 = E s^2, so s is scaled by one
+  factor to E s^2 less that gain, and by POSTERIOR_WIDTH.
 """
 
 from collections.abc import Mapping
@@ -17,8 +18,9 @@ import numpy as np
 
 MIN_PAIRS = 400
 PAIRS_PER_BIN, MAX_BINS = 100, 20
-MIN_SPREAD, POSTERIOR_WIDTH = 0.5, 0.85
+MIN_SPREAD, POSTERIOR_WIDTH, CONFIRMED_WIDTH = 0.5, 0.85, 0.9
 MIN_LIKE_SD = 1e-6  # of a posterior so sharp that float32 leaves nothing
+MEAN_BINS, MIN_EVIDENCE, MAX_OFF = 50, 8.0, 0.1  # by these, intervals hold in most simulated logs
 DIGITS = 6
 
 LIKE_MEANING = (
@@ -27,12 +29,36 @@ LIKE_MEANING = (
     "consider it"
 )
 
+LIKE_SD_MEANING = (
+    "its posterior standard deviation, with which a Beta distribution gives intervals; null unless likes of validation "
+    "users confirm it"
+)
+
 EXPLICIT_LIKE_MEANING = (
     "share of likes among held-out likes and explicit negatives, of pairs like this one; calibrated on validation "
     "users; only if the log has enough explicit negatives"
 )
 
 Like = tuple[np.ndarray, np.ndarray]
+LikePairs = tuple[Like, np.ndarray, np.ndarray]  # `like`, likes and weights of pairs
+
+
+def confirm_deviation(listed: LikePairs, shares: np.ndarray) -> bool:
+    """Whether likes of lists confirm that p varies more where the standard deviation is larger, and the shares.
+
+    The odds p / (1 - p) are convex, so of pairs with equal means those whose p varies more have more likes for each
+    negative. The shares must hold of quarters of the pairs by the weights, here a pair's expected negatives.
+    """
+    mean, deviation, likes, rates = (of.astype(np.float64) for of in (*listed[0], *listed[1:]))
+    expected = rates * shares / np.maximum(1 - shares, MIN_LIKE_SD)
+    width = deviation / np.maximum(mean * (1 - mean), MIN_LIKE_SD)  # of the logit, nearly
+    ranks = (np.argsort(np.argsort(of, kind="stable")) for of in (rates, mean))
+    quarters, bins = (of * count // len(mean) for of, count in zip(ranks, (4, MEAN_BINS), strict=True))
+    negatives, found, foreseen = (np.bincount(quarters, of) for of in (rates, likes, expected))
+    weight, typical, odds = (np.bincount(bins, of)[bins] for of in (rates, rates * width, likes))
+    excess = (width - typical / weight) * (likes - rates * odds / weight)
+    off = found / (found + negatives) - foreseen / (foreseen + negatives)
+    return bool(excess.sum() > MIN_EVIDENCE * np.sqrt(excess @ excess) and np.abs(off).max() <= MAX_OFF)
 
 
 class LikeCalibration(NamedTuple):
@@ -40,23 +66,24 @@ class LikeCalibration(NamedTuple):
 
     Attributes:
         knots, shares: `like`, rising from 0 to 1, and the share of likes there.
-        spread: the factor of the standard deviation.
+        spread: the factor of the standard deviation; None if the latter is not to be published.
         pairs: the number of pairs that it was fitted on.
     """
 
     knots: tuple[float, ...] = (0.0, 1.0)
     shares: tuple[float, ...] = (0.0, 1.0)
-    spread: float = 1.0
+    spread: float | None = 1.0
     pairs: int = 0
 
     @classmethod
-    def fit(cls, like: Like, is_like: np.ndarray, weights: np.ndarray) -> Self | None:
+    def fit(cls, like: Like, is_like: np.ndarray, weights: np.ndarray, listed: LikePairs | None = None) -> Self | None:
         """Fit on pairs; None if they are too few.
 
         Args:
             like: mean and standard deviation, (pairs,) each.
             is_like: 0 or 1, (pairs,).
             weights: positive, (pairs,).
+            listed: of sampled pairs, what `confirm_deviation` takes.
         """
         from scipy.optimize import isotonic_regression  # takes a tenth of a second, and a fit alone needs it
 
@@ -66,16 +93,21 @@ class LikeCalibration(NamedTuple):
         mean, deviation, y, w = (array[order].astype(np.float64) for array in (*like, is_like, weights))
         count = min(MAX_BINS, len(w) // PAIRS_PER_BIN)
         bins = np.minimum((np.cumsum(w) / w.sum() * count).astype(np.int64), count - 1)
-        mass, *sums = (np.bincount(bins, values, minlength=count) for values in (w, w * mean, w * y))
+        mass, *sums = (np.bincount(bins, of, minlength=count) for of in (w, w * mean, w * y, w * deviation**2))
         filled = mass > 0
-        knots, shares = (total[filled] / mass[filled] for total in sums)
+        knots, shares, variances = (total[filled] / mass[filled] for total in sums)
         shares = isotonic_regression(shares, weights=mass[filled]).x
+        if holds := listed is not None and confirm_deviation(listed, np.interp(listed[0][0], knots, shares)):
+            shares = np.maximum.accumulate(np.maximum(1 + shares - np.sqrt((1 - shares) ** 2 + 4 * variances), 0)) / 2
         knots, first = np.unique(np.round(knots, DIGITS), return_index=True)
         calibration = cls(
             (0.0, *knots[(knots > 0) & (knots < 1)].tolist(), 1.0),
             (0.0, *np.round(shares[first], DIGITS)[(knots > 0) & (knots < 1)].tolist(), 1.0),
+            spread=CONFIRMED_WIDTH if holds else None,
             pairs=len(w),
         )
+        if listed is not None:
+            return calibration
         gain = w @ ((y - mean) ** 2 - (y - calibration.map_means(mean)) ** 2) / (w @ deviation**2)
         left = np.sqrt(np.clip(1 - gain, MIN_SPREAD**2, 1))
         return calibration._replace(spread=round(float(POSTERIOR_WIDTH * left), DIGITS))
@@ -87,13 +119,13 @@ class LikeCalibration(NamedTuple):
     def apply(self, like: Like) -> Like:
         """Return the calibrated mean and standard deviation, float32; that of a coin with the mean bounds the latter.
 
-        NaN stays NaN.
+        NaN stays NaN. A deviation that is not to be published is the posterior's.
         """
         mean = self.map_means(like[0]).astype(np.float32)
         of_coin = np.sqrt(mean * (1 - mean.astype(np.float64)))
         # Rounded down: contracts compare with the coin, and a Beta distribution needs less than its deviation.
         bound = np.nextafter(of_coin.astype(np.float32), np.float32(0))
-        deviation = np.minimum(np.float32(self.spread) * like[1], bound)
+        deviation = np.minimum(np.float32(self.spread or 1) * like[1], bound)
         return mean, np.maximum(deviation, np.float32(MIN_LIKE_SD))
 
 
@@ -122,3 +154,4 @@ class Calibrations(NamedTuple):
 
 
 UNCALIBRATED = Calibrations()
+UNVERIFIED = Calibrations(IDENTITY._replace(spread=None))

@@ -107,7 +107,7 @@ def item_frame(ranked: RankedItems, names: ItemVocabulary) -> pl.DataFrame:
     if because is not None:
         texts += [names.ids[column] if column >= 0 else None for column in because.ravel().tolist()]
     rows, text = len(columns), pl.Series("item_id", texts, dtype=pl.String)
-    number = pl.Series("score", np.concatenate(numbers, dtype=np.float64))
+    number = pl.Series("score", np.concatenate(numbers, dtype=np.float64), nan_to_null=True)
     series = [text.slice(rows, rows).alias("title"), number.slice(0, rows)]
     for position, name in enumerate(LIKE_COLUMNS, 1):
         series.append(number.slice(position * rows, rows).alias(name) if ranked.like else _null_column(name, rows))

@@ -44,8 +44,8 @@ class Recommender:
     """A published model with its ids, titles and histories.
 
     Frames of items have the columns item_id, title (null if unknown), score, like_mean, like_sd (null without a
-    companion), because: the ids of up to three items of the history that speak for the item
-    (`tasks.recommend.companion`), and mark: `pinned` if the rules put it first, `new` if nobody likes it yet, else
+    companion, the latter also unconfirmed), because: the ids of up to three items of the history that speak for the
+    item (`tasks.recommend.companion`), and mark: `pinned` if the rules put it first, `new` if nobody likes it yet, else
     null. If the log has enough explicit negatives, explicit_like_mean and explicit_like_sd are the same probability
     among likes and these.
 

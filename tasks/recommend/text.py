@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
+from oneclass.tasks.recommend.ranking import LIKE_COLUMNS
 from oneclass.tasks.recommend.recommender import Recommender
 from oneclass.tasks.terminal import escape_controls, format_grid, truncate
 
@@ -21,7 +22,7 @@ def format_table(recommender: Recommender, recommended: pl.DataFrame, unknown: S
     marked = any(recommended["mark"])
     rows[0] += ["mark"] * marked
     for rank, row in enumerate(recommended.iter_rows(named=True), 1):
-        like = "" if row["like_mean"] is None else f"{row['like_mean']:.3f} ± {row['like_sd']:.3f}"
+        like = " ± ".join(f"{row[name]:.3f}" for name in LIKE_COLUMNS if row[name] is not None)
         title = truncate(row["title"] or "", TITLE_WIDTH)
         cells = [str(rank), row["item_id"], title, f"{row['score']:.4g}", like, ", ".join(row["because"])]
         rows.append([*cells, *[row["mark"] or ""] * marked])

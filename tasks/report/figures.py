@@ -10,7 +10,7 @@ from markupsafe import Markup
 from oneclass.models.degrees.distributions import Distribution, support
 from oneclass.tasks.html.numbers import format_significant
 from oneclass.tasks.leaderboard import LeaderboardRow
-from oneclass.tasks.recommend.like_calibration import LIKE_MEANING
+from oneclass.tasks.recommend.like_calibration import LIKE_MEANING, LIKE_SD_MEANING
 from oneclass.tasks.report.plotting import (
     FAINT,
     LIGHT_COLOURS,
@@ -150,7 +150,8 @@ def draw_calibration(rows: list[Row]) -> Figure:
         see="; ".join(_describe_miscalibration(model, of_model) for model, of_model in by_model.items()) + ".",
         how="Across, the probability that the model states; upwards, what a reference says of the same pairs, with two "
         f"standard errors; on the dashed diagonal both agree. {'; '.join(told).capitalize()}. The curves are of the "
-        f"probability as a model gives it; the published like_mean is the {LIKE_MEANING}.",
+        f"probability as a model gives it; the published like_mean is the {LIKE_MEANING}. like_sd is "
+        f"{LIKE_SD_MEANING}.",
         table="evaluation.calibration",
         panels=[_draw_calibration_curve(model, of_model) for model, of_model in by_model.items()],
     )

@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, Field, model_validator
 
-from oneclass.tasks.recommend.like_calibration import EXPLICIT_LIKE_MEANING, LIKE_MEANING
+from oneclass.tasks.recommend.like_calibration import EXPLICIT_LIKE_MEANING, LIKE_MEANING, LIKE_SD_MEANING
 from oneclass.tasks.stores.published_model import SeenChoice
 
 MAX_ITEMS = 1000  # of a list
@@ -88,10 +88,7 @@ class Item(BaseModel):
     title: str | None
     score: float
     like_mean: float | None = Field(None, description=LIKE_MEANING)
-    like_sd: float | None = Field(
-        None,
-        description="its posterior standard deviation; a Beta distribution with this mean and deviation has intervals",
-    )
+    like_sd: float | None = Field(None, description=LIKE_SD_MEANING)
     because: list[str] = Field([], description="up to three likes that speak for the item, the strongest first")
     mark: Literal["pinned", "new"] | None = Field(
         None, description="`pinned` if the rules put the item first, `new` if nobody likes it yet"

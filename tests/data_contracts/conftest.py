@@ -33,6 +33,7 @@ STAGE_VALUES = {
     "top_n": 20,
     "list_length": 3,
     "likes_given": True,
+    "like_sd_given": True,
 }
 
 

@@ -11,7 +11,7 @@ from oneclass.tasks.demo import DemoSettings, make_demo
 from oneclass.tasks.evaluate.calibration import score_explicit_pairs
 from oneclass.tasks.ingest.stage import ingest
 from oneclass.tasks.publish.calibrate import calibrate_like
-from oneclass.tasks.recommend.like_calibration import UNCALIBRATED
+from oneclass.tasks.recommend.like_calibration import UNVERIFIED
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import SplitPlan, split
 from oneclass.tasks.stores import fits, matrices
@@ -53,6 +53,6 @@ def test_the_means_meet_the_shares_of_likes(demo_fits, name):
     assert np.ptp(shares) > np.ptp(targets) * 0.5 and (np.diff(calibrations.sampled.shares) >= 0).all()
 
 
-def test_without_validation_users_nothing_changes(demo_fits):
+def test_without_validation_users_the_mean_stays_and_no_deviation_is_published(demo_fits):
     home, _, _ = demo_fits
-    assert calibrate_like(home, "random_graph", []) == UNCALIBRATED
+    assert calibrate_like(home, "random_graph", []) == UNVERIFIED

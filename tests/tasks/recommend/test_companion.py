@@ -11,7 +11,8 @@ from oneclass.tasks.publish.choice import choose_companion
 from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.recommend import load
 from oneclass.tasks.recommend.companion import has_like
-from oneclass.tasks.recommend.like_calibration import Calibrations, LikeCalibration
+from oneclass.tasks.recommend.like_calibration import UNVERIFIED, Calibrations, LikeCalibration
+from oneclass.tasks.recommend.text import format_table
 from oneclass.tasks.stores import fits, matrices, warehouse
 from oneclass.tasks.stores.home import Home
 from tests.conftest import home_in, query_rows
@@ -94,6 +95,18 @@ def test_likes_are_published_as_calibrated(published):
     assert raw["explicit_like_mean"].null_count() == len(raw)
     np.testing.assert_allclose(calibrated["explicit_like_mean"], np.minimum(2 * mean, 1), atol=1e-6)
     assert (calibrated["explicit_like_sd"] > 0).all()
+
+
+def test_a_deviation_that_likes_do_not_confirm_stays_empty_in_files_and_answers(published):
+    home, digest = published
+    publish_model(home, digest, "popularity", "unconfirmed", companion="random_graph", calibrations=UNVERIFIED)
+    raw, lists = (read_lists(home, run_id) for run_id in ("popularity-beside", "unconfirmed"))
+    assert lists["like_sd"].null_count() == len(lists) and lists["like_mean"].equals(raw["like_mean"])
+    shop, columns = load(home.root, home.dataset), ["item_id", "like_mean", "like_sd"]
+    answer = shop.recommend_for("u3", n=5)
+    assert answer.select(columns).equals(lists.filter(pl.col("user_id") == "u3").select(columns))
+    assert f"{answer['like_mean'][0]:.3f}" in (table := format_table(shop, answer, [])) and "±" not in table
+    publish_model(home, digest, "popularity", "calibrated", companion="random_graph", calibrations=HALVED)
 
 
 def test_requests_answer_as_the_files_say(published):

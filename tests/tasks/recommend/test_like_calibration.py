@@ -3,7 +3,14 @@
 import numpy as np
 import pytest
 
-from oneclass.tasks.recommend.like_calibration import IDENTITY, MIN_PAIRS, LikeCalibration
+from oneclass.tasks.recommend.like_calibration import (
+    IDENTITY,
+    MIN_PAIRS,
+    UNVERIFIED,
+    Calibrations,
+    LikeCalibration,
+    confirm_deviation,
+)
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +54,43 @@ def test_too_few_pairs_give_none(pairs):
     few = slice(0, MIN_PAIRS - 1)
     assert LikeCalibration.fit((like[0][few], like[1][few]), y[few], np.ones(MIN_PAIRS - 1)) is None
     assert LikeCalibration.fit(like, np.ones(len(y)), np.ones(len(y))) is None
+
+
+@pytest.fixture(scope="module")
+def listed():
+    """(like, likes, rates): p lies about a logit of known mean, the more widely the larger its standard deviation."""
+    random, count = np.random.default_rng(5), 60_000
+    centre, width = random.uniform(-1.5, 0.5, count), random.uniform(0.2, 1.2, count)
+    draws = 1 / (1 + np.exp(-(centre + width * random.normal(size=(200, count)))))
+    rates = random.uniform(1, 4, count)
+    likes = random.poisson(rates * (draws / (1 - draws)).mean(axis=0))
+    return (draws.mean(axis=0), draws.std(axis=0)), likes, rates
+
+
+def test_a_deviation_is_published_if_likes_confirm_it_and_the_mean_is_that_of_single_pairs(listed):
+    (mean, deviation), likes, rates = listed
+    shares = mean + deviation**2 / (1 - mean)  # of pairs that are met by 1 / (1 - p)
+    assert confirm_deviation(listed, shares)
+    assert not confirm_deviation(((mean, deviation[::-1]), likes, rates), shares)
+    assert not confirm_deviation(((mean, 0.8 - deviation), likes, rates), shares)  # surest where p varies most
+    assert not confirm_deviation(listed, shares * 0.6)  # the shares do not hold
+    weights = np.concatenate([likes, rates])
+    pairs = tuple(np.tile(values, 2)[weights > 0] for values in (mean, deviation))
+    is_like = (np.arange(len(weights)) < len(likes))[weights > 0]
+    kept, dropped = (
+        LikeCalibration.fit(pairs, is_like, weights[weights > 0], listed=((mean, given), likes, rates))
+        for given in (deviation, deviation[::-1])
+    )
+    assert kept.spread == 0.9 and dropped.spread is None
+    assert abs(np.mean(kept.map_means(mean) - mean)) < 0.02 < np.mean(dropped.map_means(mean) - mean)
+
+
+def test_calibrations_of_earlier_publications_load_with_their_factor():
+    stored = {"sampled": {"knots": [0.0, 1.0], "shares": [0.0, 1.0], "spread": 0.5, "pairs": 900}, "explicit": None}
+    mean, deviation = np.array([0.5], np.float32), np.array([0.2], np.float32)
+    assert Calibrations.load(stored).sampled.apply((mean, deviation))[1] == pytest.approx(0.1)
+    assert Calibrations.load(UNVERIFIED.dump()) == UNVERIFIED
+    assert UNVERIFIED.sampled.apply((mean, deviation))[1] == pytest.approx(0.2)  # for lists that explore
 
 
 def test_no_mean_has_more_than_the_deviation_of_its_coin():
