@@ -14,19 +14,11 @@ from oneclass.models import base
 from oneclass.models.base import Model
 from oneclass.models.numba_cache import PACKAGE, digest_of
 
-SHARED = {"attributes", "degrees", "evaluation", "negatives", "numerics"} | {  # packages, and modules beside them
-    *(
-        "__init__",
-        "base",
-        "components",
-        "distributed",
-        "fingerprint",
-        "fit_options",
-        "item_weights",
-        "memory_estimates",
-    ),
-    *("like_model", "model_files", "numba_cache", "own_model", "settings"),
-}
+SHARED = {
+    "__init__", "attributes", "base", "components", "degrees", "distributed", "evaluation", "fingerprint",
+    "fit_options", "item_weights", "like_model", "memory_estimates", "model_files", "negatives", "numba_cache",
+    "numerics", "own_model", "settings",
+}  # fmt: skip
 
 
 @functools.cache

@@ -56,7 +56,7 @@ from oneclass.models.random_graph.inference import (
 )
 
 if TYPE_CHECKING:
-    from oneclass.models.random_graph.model import RandomGraphSettings
+    from oneclass.models.random_graph.settings import RandomGraphSettings
 
 COPIES_PER_FIT = 3  # of the users' arrays in one call: input, layout of the kernels, output
 CALL_BYTES_PER_EDGE = 24

@@ -101,7 +101,7 @@ def test_a_bar_shows_the_epochs_and_changes_nothing(model, capsys):
 
 
 @pytest.mark.parametrize(
-    ("model", "files", "lines"), [("popularity:Popularity", 8, 1600), ("random_graph.model:RandomGraph", 15, 3245)]
+    ("model", "files", "lines"), [("popularity:Popularity", 8, 1600), ("random_graph.model:RandomGraph", 16, 3270)]
 )
 def test_a_fit_reads_few_files(model, files, lines):
     """What one reads to follow a fit: the files of the package that it imports, nearly empty ones apart."""
@@ -118,6 +118,6 @@ def test_a_fit_reads_few_files(model, files, lines):
     assert len(Path(base.__file__).read_text().splitlines()) <= 300
 
 
-def test_algorithm_1_its_equations_and_its_settings_are_a_short_file():
+def test_algorithm_1_and_its_equations_are_a_short_file():
     file = Path(base.__file__).parent / "random_graph" / "model.py"
-    assert len(file.read_text().splitlines()) <= 290
+    assert len(file.read_text().splitlines()) <= 250

@@ -8,6 +8,7 @@ import pytest
 from scipy.sparse import csr_matrix
 
 from oneclass.models.fit_options import FitOptions
+from oneclass.models.negatives.sampling import degree_histogram, histogram_power
 from oneclass.models.numerics.adjacency import copy_pattern, partition_shards
 from oneclass.models.numerics.logistic_bound import GaussianFactors
 from oneclass.models.random_graph import blocks
@@ -59,7 +60,7 @@ def by_messages(matrix, **settings):
     """A fit by blocks at its beginning, whatever their number."""
     model = RandomGraph(RandomGraphSettings(**{**SHORT, **settings}), seed=3)
     model.item_degrees = np.bincount(matrix.indices, minlength=matrix.shape[1])
-    model._set_histogram()
+    model.histogram = degree_histogram(model.item_degrees, histogram_power(model.params.r, model.item_degrees.max()))
     q = model._initial_posterior(matrix.shape, None)
     config = BlockConfig(model.settings, 3)
     with start_distributed_fit(config, q, model.histogram, matrix, FitOptions()) as posterior:

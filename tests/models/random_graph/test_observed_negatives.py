@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 from scipy.sparse import csr_matrix
+from scipy.special import expit
 
 from oneclass.models.evaluation.calibration import calibration_error
 from oneclass.models.fit_options import FitOptions
@@ -122,7 +123,8 @@ def test_on_the_demo_like_estimates_the_coin():
         return csr_matrix(edges, shape=(demo.users, demo.items))
 
     likes, negatives = matrix(liked & ~held), matrix(~liked & ~held)
-    users, coin = story.users[held], story.probability[held]
+    users, traits = story.users[held], story.traits
+    coin = expit(np.einsum("pk,pk->p", traits.users[users], traits.items[items[held]]) + traits.item_bias[items[held]])
     errors, correlations = {}, {}
     for on in (False, True):
         settings = RandomGraphSettings(explicit_negatives=on, learn_tau=False)
