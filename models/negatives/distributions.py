@@ -56,6 +56,17 @@ class NegativeDistribution(ABC):
             float64 (block,) each.
         """
 
+    @abstractmethod
+    def rates(self, train: csr_matrix, users: np.ndarray, likes: np.ndarray) -> np.ndarray:
+        """Return the expected number of times that the fit uses each item as a negative of each user.
+
+        Args:
+            likes: float64 (block, items), the probability that the item is a training like of the user.
+
+        Returns:
+            float64 (block, items).
+        """
+
 
 @dataclass(frozen=True)
 class WithoutReplacement(NegativeDistribution):
@@ -83,6 +94,15 @@ class WithoutReplacement(NegativeDistribution):
         """Return 1 for each, but less for a negative of a user who has fewer items left than likes."""
         rows = train[users]
         return np.ones(len(users)), self._counts(rows) / np.diff(rows.indptr)
+
+    def rates(self, train: csr_matrix, users: np.ndarray, likes: np.ndarray) -> np.ndarray:
+        """Return (1 - p(like)) times the probability that an item is a negative if it is not a like (Hajek 1964)."""
+        rows = train[users]
+        drawable, wanted = rows.toarray() == 0, self._counts(rows)
+        times = np.geomspace(0.5, 40 / self.histogram[self.histogram > 0].min(), 64)
+        taken = -np.expm1(-np.outer(times, self.histogram)) @ drawable.T  # (64, users)
+        at = np.array([np.interp(wanted[user], taken[:, user], times) for user in range(len(wanted))])
+        return (1 - likes) * -np.expm1(-self.histogram * at[:, None])
 
     def _counts(self, rows: csr_matrix) -> np.ndarray:
         """Return the number of negatives of each user, int64 (users,)."""
@@ -119,6 +139,10 @@ class CensoredPairs(NegativeDistribution):
         degrees = np.maximum(_user_degrees(train, users), 1)
         return counts.astype(np.float64), self._count_pairs(train) * self.user_shares[users] / degrees
 
+    def rates(self, train: csr_matrix, users: np.ndarray, likes: np.ndarray) -> np.ndarray:
+        """Return D' s_i t_j."""
+        return self._count_pairs(train) * (self.user_shares[users][:, None] * self.item_shares)
+
     def _count_pairs(self, train: csr_matrix) -> float:
         return self.r * float(train.data.sum(dtype=np.float64)) if self.pairs is None else self.pairs
 
@@ -136,6 +160,10 @@ class AllZeros(NegativeDistribution):
         """Return 1 for a like, and (N - d_m) / d_m for a negative: the user has N - d_m zeros and d_m likes."""
         degrees = _user_degrees(train, users)
         return np.ones(len(users)), (train.shape[1] - degrees) / np.maximum(degrees, 1)
+
+    def rates(self, train: csr_matrix, users: np.ndarray, likes: np.ndarray) -> np.ndarray:
+        """Return 1 - p(like)."""
+        return 1 - likes
 
 
 def _user_degrees(train: csr_matrix, users: np.ndarray) -> np.ndarray:

@@ -15,7 +15,7 @@ from scipy.special import expit
 
 from oneclass.models.evaluation.calibration import calibration_error
 from oneclass.models.negatives.like_probability import like_spread, log_odds
-from oneclass.models.negatives.sampling import build_alias_table, draw_negatives, negative_starts
+from oneclass.models.negatives.sampling import build_alias_table, draw_negatives
 from oneclass.models.numerics.adjacency import copy_pattern, partition_shards
 from oneclass.models.paired_symbols.model import PairedSymbols, PairedSymbolsSettings
 from oneclass.models.random_graph.model import RandomGraph, RandomGraphSettings
@@ -88,15 +88,6 @@ def pair_likes(model, halves, negatives, negative_rate):
     return Judged(mean[pairs], spread[pairs], ratio[pairs], liked)
 
 
-def inclusion_rates(train, histogram):
-    """The probability that an item is among a user's negatives if it is not a like (Hajek 1964)."""
-    drawable, wanted = train.toarray() == 0, np.diff(negative_starts(copy_pattern(train), histogram))
-    times = np.geomspace(0.5, 40 / histogram[histogram > 0].min(), 64)
-    taken = -np.expm1(-np.outer(times, histogram)) @ drawable.T  # (64, users)
-    at = np.array([np.interp(wanted[user], taken[:, user], times) for user in range(len(wanted))])
-    return -np.expm1(-histogram * at[:, None])
-
-
 def judge_random_graph(settings, halves):
     """Negatives without replacement from pi, never one of the user's likes."""
     model = RandomGraph(settings).fit(halves.train)
@@ -104,7 +95,7 @@ def judge_random_graph(settings, halves):
     names = np.arange(DEMO.users, dtype=np.uint64)
     drawn = (build_alias_table(model.histogram), partition_shards(likes[0]), (99, 1), names)
     starts, items = draw_negatives(likes, model.histogram, *drawn)
-    rate = (1 - halves.like_rate) * inclusion_rates(halves.train, model.histogram)
+    rate = model.negative_distribution().rates(halves.train, np.arange(DEMO.users), halves.like_rate)
     return pair_likes(model, halves, (np.repeat(np.arange(DEMO.users), np.diff(starts)), items), rate)
 
 

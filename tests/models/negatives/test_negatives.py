@@ -125,8 +125,9 @@ def test_a_user_is_drawn_alike_in_any_block_of_users(law):
 def test_once_counted_a_law_reads_the_rows_of_its_users_alone(law):
     counted = law.with_statistics(TRAIN)
     other = csr_matrix(np.vstack([EDGES[:2], 5 * EDGES[3:], EDGES[2:3]]))
-    users = USERS[:2]
+    users, likes = USERS[:2], np.full((2, 6), 0.25)
     assert counted.draw(other, users, 7).tolist() == law.draw(TRAIN, users, 7).tolist()
+    assert counted.rates(other, users, likes).tolist() == law.rates(TRAIN, users, likes).tolist()
     for found, expected in zip(counted.weights(other, users, USERS[1:3]), law.weights(TRAIN, users, USERS[1:3])):
         assert found.tolist() == expected.tolist()
 
@@ -145,6 +146,7 @@ def test_censored_pairs_come_by_share_alone():
     assert count_negatives(law) == pytest.approx(np.tile(SHARES, (4, 1)), abs=0.03)
     likes, negatives = law.weights(TRAIN, USERS, np.array([3, 1, 1, 1]))
     assert (likes.tolist(), negatives.tolist()) == ([3, 1, 1, 1], [2, 2, 2, 2])
+    assert law.rates(TRAIN, USERS, np.zeros((4, 6))).sum() == pytest.approx(2 * TRAIN.nnz)
 
 
 def test_zeros_come_alike():
@@ -152,6 +154,16 @@ def test_zeros_come_alike():
     expected = free / np.maximum(free.sum(axis=1, keepdims=True), 1)
     assert count_negatives(law) == pytest.approx(expected, abs=0.03)
     assert law.weights(TRAIN, USERS, np.ones(4))[1].tolist() == [2, 5, 0.5, 0]
+
+
+def test_rates_are_how_often_an_item_is_a_negative():
+    """Hajek's approximation; 1 - p(like) is one where the users' likes are what they are."""
+    law = LAWS["without_replacement"]
+    rates = law.rates(TRAIN, USERS[:3], np.zeros((3, 6)))
+    for user, (wanted, seen) in enumerate([(2, [0, 1]), (1, [2]), (2, [0, 1, 2, 3])]):
+        free = [item for item in range(6) if item not in seen]
+        assert rates[user, free] == pytest.approx(inclusion_probabilities(SHARES, seen, wanted)[free], abs=0.05)
+    assert law.rates(TRAIN, USERS[:3], np.full((3, 6), 0.25)) == pytest.approx(0.75 * rates)
 
 
 def test_fitted_models_tell_their_laws():

@@ -11,7 +11,6 @@ import pytest
 from scipy.sparse import csr_matrix
 from scipy.stats import beta, norm
 
-from oneclass.models.generator.density_ratio import solve_odds
 from oneclass.models.registry import MODELS
 from oneclass.tasks.demo import DemoSettings, simulate_likes
 from oneclass.tasks.publish.calibrate import calibrate_like
@@ -19,6 +18,7 @@ from oneclass.tasks.stores import matrices
 from oneclass.tasks.stores.home import Home, Limits
 from oneclass.tasks.stores.matrices import Part, SplitMatrices
 from oneclass.tasks.train import load_or_fit
+from tests.models.negatives.test_like_calibration import solve_odds
 
 USERS, ITEMS, LIKES, LISTED = 800, 400, 24_000, 10
 LEVELS, TOLERANCE = np.array([0.5, 0.8, 0.9, 0.95]), 0.05
