@@ -69,7 +69,9 @@ def _load_pairs(
 
 
 def _list_pairs(model: Model, split: SplitMatrices, part: Part) -> Iterator[Pairs]:
-    """Yield lists of the rates of likes; the likes of the fit that held-out ones stand for; and rates of negatives."""
+    """Yield the first PLACES items of users' lists, with the likes that the held-out ones stand for, and the expected
+    negatives of the fit as weights.
+    """
     counts, degrees = np.diff(part.targets.indptr), np.diff(part.histories.indptr)
     users = np.flatnonzero(counts * degrees)
     users = users[:: -(-len(users) // max(1, min(MAX_LISTS, MAX_LISTED // model.item_count))) or 1]

@@ -82,10 +82,13 @@ def draw_figures(tables: RunTables, main: Mapping[str, list[LeaderboardRow]]) ->
         scores.setdefault(row.model, row.score)
     # one row per side and degree, and one per side and law, the best first
     degrees, laws = "from diagnostics.degrees order by all", "from diagnostics.power_law_fits order by side, aic"
+    # one row: whether published rows have a like_mean without its deviation
+    published = "select count(like_mean) > count(like_sd) from published.recommendations"
+    [lacks_deviation] = warehouse.fetch_row(tables.connection, published)
     with plot_style():
         figures = [
             draw_ranks(tables.load_evaluation("ranks_by_degree"), scores),
-            draw_calibration(tables.load_evaluation("calibration")),
+            draw_calibration(tables.load_evaluation("calibration"), lacks_deviation),
             draw_degrees(*(warehouse.query(tables.connection, text).to_dicts() for text in (degrees, laws))),
         ]
     return [figure for figure in figures if figure.panels]
@@ -140,14 +143,21 @@ def set_rank_axes(panel: Panel, rows: list[Row], side: str) -> None:
     panel.axes.locator_params("y", nbins=5)
 
 
-def draw_calibration(rows: list[Row]) -> Figure:
-    """Draw calibration curves: the like probability against the observed frequency, by reference."""
+def draw_calibration(rows: list[Row], lacks_deviation: bool) -> Figure:
+    """Draw calibration curves: the like probability against the observed frequency, by reference.
+
+    Args:
+        lacks_deviation: whether the published lists have no like_sd.
+    """
     by_model = group_rows(rows, "model")
+    seen = [_describe_miscalibration(model, of_model) for model, of_model in by_model.items()]
+    if lacks_deviation:
+        seen.append("the published lists have no like_sd, since likes of validation users do not confirm it")
     told = [REFERENCES[name] for name in group_rows(rows, "reference") if name in REFERENCES]
     return Figure(
         "calibration",
         "Can a like probability be taken at its word?",
-        see="; ".join(_describe_miscalibration(model, of_model) for model, of_model in by_model.items()) + ".",
+        see="; ".join(seen) + ".",
         how="Across, the probability that the model states; upwards, what a reference says of the same pairs, with two "
         f"standard errors; on the dashed diagonal both agree. {'; '.join(told).capitalize()}. The curves are of the "
         f"probability as a model gives it; the published like_mean is the {LIKE_MEANING}. like_sd is "
