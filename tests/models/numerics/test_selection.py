@@ -12,7 +12,7 @@ from oneclass.models.numerics.top_k import find_top_contributions
 
 
 @settings(max_examples=50, deadline=None)  # the first example compiles
-@given(st.lists(st.sampled_from([-np.inf, 0.0, 0.5, 2.0, 3.0]), max_size=40), st.data())
+@given(st.lists(st.sampled_from([-np.inf, 0.0, 0.5, 2.0]) | st.floats(0, 1, width=32), max_size=40), st.data())
 def test_the_largest_are_those_of_a_stable_sort_by_place(values, data):
     values = np.array(values, dtype=np.float64)
     count = data.draw(st.integers(0, len(values)))
@@ -21,13 +21,7 @@ def test_the_largest_are_those_of_a_stable_sort_by_place(values, data):
     np.testing.assert_array_equal(places, np.sort(np.argsort(-values, kind="stable")[:count]))
     np.testing.assert_array_equal(values, before)
     assert places.dtype == np.int64
-
-
-@settings(max_examples=50, deadline=None)
-@given(st.lists(st.floats(allow_nan=False, width=32), min_size=1, max_size=60), st.data())
-def test_the_nth_value_is_that_of_a_sort(values, data):
-    values, n = np.array(values, dtype=np.float32), data.draw(st.integers(0, len(values) - 1))
-    assert nth_smallest(values, n) == np.sort(values)[n]
+    assert [nth_smallest(values, n) for n in range(len(values))] == sorted(values)
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 16, 100])
