@@ -140,7 +140,7 @@ def find_completed_since(home: Home, moment: datetime, flow: str) -> str | None:
     """
     if not home.warehouse.exists():
         return None
-    after = moment.astimezone(UTC).replace(tzinfo=None)
+    after = datetime.fromtimestamp(moment.timestamp(), UTC).replace(tzinfo=None)  # Prefect's moments are Pendulum's
     with warehouse.open_warehouse(home) as connection:
         values = {"moment": after, "latest": _utc_now() + MAX_SKEW, "flow": flow}
         found = connection.execute(sql.statement("runs/completed_since"), values).fetchall()
