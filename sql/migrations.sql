@@ -53,3 +53,7 @@ drop table if exists diagnostics.nightly_exponents;
 -- name: columns_of_logs
 -- operations.log_files: one row per log file as before; whether it names its columns, null in earlier rows.
 alter table if exists operations.log_files add column if not exists names_columns boolean;
+
+-- name: without_rank_cells
+-- evaluation.ranks_by_both_degrees: one row per run, list and cell of degrees; nothing reads it.
+drop table if exists evaluation.ranks_by_both_degrees;

@@ -78,16 +78,6 @@ class DegreeBin:
     percentiles: tuple[float, ...]
 
 
-@dataclass(frozen=True)
-class DegreeCell:
-    """Ranks of the edges whose user and item have degrees in two bins, (low, high), both ends included."""
-
-    user: tuple[int, int]
-    item: tuple[int, int]
-    edges: int
-    mean: float
-
-
 def compute_edge_ranks(ranks: TargetRanks, *, midtie: bool = False) -> np.ndarray:
     """S of every target: the share of its user's candidates that have a lower score.
 
@@ -169,25 +159,6 @@ def group_by_degree(ranks: np.ndarray, degrees: np.ndarray) -> list[DegreeBin]:
         inside = ranks[bins == number]
         found.append(DegreeBin(*bin_bounds(number), len(inside), float(np.mean(inside)), _rank_percentiles(inside)))
     return found
-
-
-def group_by_both_degrees(ranks: np.ndarray, user_degrees: np.ndarray, item_degrees: np.ndarray) -> list[DegreeCell]:
-    """Mean ranks of edges, grouped by the degrees of both user and item, in the bins of `by_degree`.
-
-    Args:
-        ranks: float64 (edges,), S of each edge.
-        user_degrees, item_degrees: (edges,), training degrees of its user and its item.
-
-    Returns:
-        the pairs of bins with an edge, by user degree, then item degree.
-    """
-    pairs, cells = np.unique(np.stack([log_bins(user_degrees), log_bins(item_degrees)]), axis=1, return_inverse=True)
-    edges = np.bincount(cells)
-    means = np.bincount(cells, weights=ranks) / edges
-    return [
-        DegreeCell(bin_bounds(user), bin_bounds(item), int(count), float(mean))
-        for user, item, count, mean in zip(*pairs, edges, means, strict=True)
-    ]
 
 
 def log_bins(degrees: np.ndarray) -> np.ndarray:

@@ -67,10 +67,9 @@ def evaluate(
     `metrics` has every metric of the test part, and `validation_ndcg@100` if there is a validation part; `comparisons`
     every pair of ranked lists by these, once, in the order of the fits; `beyond_accuracy` the properties of the
     test users' top recommendations. Of folds, each is over the users of all, and the catalogue is what any of them
-    trains on. On leave_one_out, `ranks_by_degree` and `ranks_by_both_degrees` have the strict
-    ranks by training degrees, `like_by_degree` and `calibration` the models' `like`. `considered` has the evaluation of
-    `like` on explicit feedback, if the split has explicit negatives. `strata` has some metrics by strata of users and
-    of items (`tasks.evaluate.strata`).
+    trains on. On leave_one_out, `ranks_by_degree` has the strict ranks by training degrees, `like_by_degree` and
+    `calibration` the models' `like`. `considered` has the evaluation of `like` on explicit feedback, if the split has
+    explicit negatives. `strata` has some metrics by strata of users and of items (`tasks.evaluate.strata`).
 
     The rows of an earlier run with the same fits and split are copied (`tasks.evaluate.tables`). A model that cannot be
     evaluated, for example because of a NaN score, is left out. A model that is worse than random or than popularity is
@@ -260,15 +259,12 @@ def _ranked_lists(
             on_validation = {f"validation_{tuned_by}": validation[score].of_users[tuned_by]}
             means |= {name: metrics.mean_and_error(values) for name, values in on_validation.items()}
             of_users = of_users | on_validation
-        bins, cells = [], []
-        if degrees.edges:
-            bins = group_ranks_by_degree(edge_ranks, degrees.edges)
-            cells = metrics.group_by_both_degrees(edge_ranks, degrees.edges["user"], degrees.edges["item"])
+        bins = group_ranks_by_degree(edge_ranks, degrees.edges) if degrees.edges else []
         logger.info(
             "%s %s/%s: %s %.4f over %d users", protocol, name, score, main, means[main].value, means[main].users
         )
         by_strata = list(strata.evaluate_strata(ranks.targets, item_likes))
-        yield RankedList(name, score, of_users, means, exposure.metrics(), bins, cells, by_strata, len(degrees.columns))
+        yield RankedList(name, score, of_users, means, exposure.metrics(), bins, by_strata, len(degrees.columns))
 
 
 def _of_part(gathered: Sequence[dict[str, list[EvalBatch]]], part: str) -> list[EvalBatch]:

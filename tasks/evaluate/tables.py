@@ -18,7 +18,7 @@ import polars as pl
 from oneclass import sql
 from oneclass.models.evaluation import metrics
 from oneclass.models.evaluation.calibration import LikeBin
-from oneclass.models.evaluation.metrics import DegreeBin, DegreeCell, Mean, adjust_benjamini_hochberg
+from oneclass.models.evaluation.metrics import DegreeBin, Mean, adjust_benjamini_hochberg
 from oneclass.tasks.evaluate.calibration import ExplicitFeedbackResult, LikeCalibration
 from oneclass.tasks.evaluate.strata import StratumRow
 from oneclass.tasks.protocols import FittedSplit
@@ -28,13 +28,7 @@ from oneclass.tasks.stores.warehouse import table_digest
 
 Rows = list[tuple[Any, ...]]
 PROTOCOL_TABLES = ("metrics", "comparisons", "beyond_accuracy", "considered", "strata")
-LEAVE_ONE_OUT_TABLES = (
-    "ranks_by_degree",
-    "ranks_by_both_degrees",
-    "like_by_degree",
-    "dislike_by_degree",
-    "calibration",
-)
+LEAVE_ONE_OUT_TABLES = ("ranks_by_degree", "like_by_degree", "dislike_by_degree", "calibration")
 
 
 @dataclass(frozen=True)
@@ -49,7 +43,6 @@ class RankedList:
     means: dict[str, Mean]
     beyond_accuracy: dict[str, Mean]
     bins: list[tuple[str, DegreeBin]]
-    cells: list[DegreeCell]
     strata: list[StratumRow] = field(default_factory=list)
     folds: int = 1
 
@@ -86,11 +79,6 @@ def write_evaluation(
             (one.model, one.score, side, cell.low, cell.high, cell.edges, cell.mean, *cell.percentiles)
             for one in ranked
             for side, cell in one.bins
-        ],
-        "ranks_by_both_degrees": [
-            (one.model, one.score, *cell.user, *cell.item, cell.edges, cell.mean)
-            for one in ranked
-            for cell in one.cells
         ],
         "like_by_degree": [_like_bin_row(one.model, bin_) for one in likes for bin_ in one.bins],
         "dislike_by_degree": [

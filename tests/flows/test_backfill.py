@@ -38,7 +38,7 @@ def read_contents(home, dataset="ml-latest-small"):
     """Everything a reader sees, but for run ids and times."""
     whole = "curated.interactions splits.strong_generalization splits.leave_one_out diagnostics.degrees "
     whole += "diagnostics.power_law_fits diagnostics.hidden_graph_ratios published.recommendations"
-    of_runs = "metrics comparisons ranks_by_degree ranks_by_both_degrees like_by_degree calibration beyond_accuracy"
+    of_runs = "metrics comparisons ranks_by_degree like_by_degree calibration beyond_accuracy"
     tables = dict.fromkeys(whole.split(), "*") | {f"evaluation.{one}": "* exclude run_id" for one in of_runs.split()}
     latest = "(select run_id from operations.runs order by started_at desc limit 1)"
     found = {}

@@ -25,7 +25,6 @@ from oneclass.models.evaluation.metrics import (
     compute_user_metrics,
     concatenate_ranks,
     find_metric,
-    group_by_both_degrees,
     group_by_degree,
     select_targets,
 )
@@ -160,18 +159,14 @@ def test_comparisons_that_need_no_test():
 
 @given(SEEDS, st.integers(1, 80))
 @settings(max_examples=50, deadline=None)
-def test_ranks_are_grouped_by_powers_of_two_of_one_degree_or_both(seed, edges):
+def test_ranks_are_grouped_by_powers_of_two_of_the_degree(seed, edges):
     random = np.random.default_rng(seed)
-    ranks, (users, items) = random.random(edges), random.integers(0, 32, (2, edges))
+    ranks, users = random.random(edges), random.integers(0, 32, edges)
     bounds = [(0, 0), (1, 1), (2, 3), (4, 7), (8, 15), (16, 31)]
 
     def inside(low, high, degrees):
         return (degrees >= low) & (degrees <= high)
 
-    crossed = [(user, item, ranks[inside(*user, users) & inside(*item, items)]) for user in bounds for item in bounds]
-    expected = [(*ends, len(some), pytest.approx(some.mean())) for *ends, some in crossed if len(some)]
-    found = group_by_both_degrees(ranks, users, items)
-    assert [(one.user, one.item, one.edges, one.mean) for one in found] == expected
     shares = [0.05, 0.25, 0.5, 0.75, 0.95]
     alone = [(*ends, ranks[inside(*ends, users)]) for ends in bounds if inside(*ends, users).any()]
     assert [(one.low, one.high, one.edges, one.mean, one.percentiles) for one in group_by_degree(ranks, users)] == [
