@@ -86,7 +86,7 @@ def match_columns(sample: Sample, dataset: Dataset) -> dict[str, int]:
     if asked:
         raise UnknownColumns(sample, " ".join(questions), positions, asked)
     if "event" in positions and not dataset.events:
-        _ask_for_weights(sample, positions)
+        _ask_for_weights(sample, positions, is_stated=bool(dataset.columns.event))
         del positions["event"]
     if dataset.events and "event" not in positions:
         raise UnknownColumns(sample, f"Which column is {WHAT['event']}?", positions, ["event"])
@@ -129,10 +129,10 @@ def _find_stated(sample: Sample, role: str, stated: Sequence[str], dataset: Data
     return places if role == "time" else places[:1]
 
 
-def _ask_for_weights(sample: Sample, positions: Mapping[str, int]) -> None:
-    """Refuse a log with several kinds of events whose weights are not declared."""
+def _ask_for_weights(sample: Sample, positions: Mapping[str, int], is_stated: bool) -> None:
+    """Refuse a log with several kinds of events, or a stated column of them, whose weights are not declared."""
     kinds = Counter(cell.strip() for cell in sample.column(positions["event"]) if cell.strip())
-    if len(kinds) > 1:
+    if len(kinds) > 1 or is_stated:
         shown = ", ".join(f"{kind} ({count:,})" for kind, count in kinds.most_common())
         name = sample.names[positions["event"] - 1].strip()
         raise UnknownColumns(
@@ -158,20 +158,18 @@ def find_unread(sample: Sample, positions: Mapping[str, int], dataset: Dataset) 
     in_time = [at for at, cells in free.items() if times.may_be_times(cells) and not _is_id(sample, at)]
     missing = len({"user", "item"} - positions.keys())
     are_more = not missing or (sample.has_header and len(free) - len(in_time) > missing)
-    amounts = {at: len(set(cells)) for at, cells in free.items() if are_more and _are_amounts(sample, at, cells)}
+    amounts = {
+        at: len(set(cells))
+        for at, cells in free.items()
+        if are_more and at not in in_time and not _is_id(sample, at) and all(map(times.NUMBER.fullmatch, cells))
+    }
     # What counts has fewer values than what measures.
-    candidates = {"value": sorted(amounts, key=lambda at: amounts[at]), "time": in_time}
+    in_value = sorted((at for at, different in amounts.items() if different > 1), key=lambda at: amounts[at])
+    candidates = {"value": in_value, "time": in_time}
     for role, places in candidates.items():
         if places and role not in positions and getattr(dataset.columns, role) is None:
             found[role] = sample.names[places[0] - 1].strip()
     return found
-
-
-def _are_amounts(sample: Sample, at: int, cells: Sequence[str]) -> bool:
-    is_constant = len(set(cells)) < 2
-    return all(map(times.NUMBER.fullmatch, cells)) and not (
-        is_constant or _is_id(sample, at) or times.may_be_times(cells)
-    )
 
 
 def _is_id(sample: Sample, at: int) -> bool:

@@ -1,8 +1,8 @@
 """The times of a log: recognise their form in a sample, and write the SQL that converts them to UTC.
 
 Times are instants. Numbers are seconds, milliseconds, microseconds or nanoseconds since 1970, or eight-digit dates,
-where their size leaves no doubt. Text is ISO 8601, or in a format of `strptime` that the sample shows. Text without a
-zone is in the data set's `timezone`. Everything else needs the data set's `time_format`.
+where their size leaves no doubt. Text is ISO 8601, with or without separators, or in a format of `strptime` that the
+sample shows. Text without a zone is in the data set's `timezone`. Everything else needs the data set's `time_format`.
 """
 
 import re
@@ -15,7 +15,7 @@ from oneclass.tasks.errors import InputError
 
 FIRST_SECOND, LAST_SECOND = 788_918_400, 4_102_444_799
 """1995 to 2099: a number in this range, or in this range in a smaller unit, is an instant; ticks of .NET are not."""
-SOON_SECOND = 2_000_000_000
+SOON_SECOND = 2_000_000_000  # 2033: larger numbers are ids rather than times
 LATE_SECOND = 946_684_800  # where all times lie before 2000, numbers may count from 2001
 FIRST_DATE, LAST_DATE, MISSING = 1900_01_01, 2099_12_31, "1970-01-01"
 NUMBER = re.compile(r"\s*-?\d+(?:\.\d+)?\s*", re.ASCII)
@@ -36,7 +36,7 @@ DATES = (
     "%d-%m-%Y", "%m-%d-%Y", "%d-%m-%y", "%m-%d-%y", "%d %b %Y", "%d %B %Y", "%d-%b-%Y", "%d-%b-%y", "%b %d, %Y",
     "%B %d, %Y", "%Y%m%d",
 )  # fmt: skip
-COMPACT, COMPACTS = re.compile(r"\s*(19|20)\d{10}(\d\d)?\s*"), ("%Y%m%d%H%M%S", "%Y%m%d%H%M")
+COMPACT, COMPACT_FORMATS = re.compile(r"\s*(19|20)\d{10}(\d\d)?\s*"), ("%Y%m%d%H%M%S", "%Y%m%d%H%M")
 ZONED = ("%a, %d %b %Y %H:%M:%S %z", "%d %b %Y %H:%M:%S %z", "%a, %d %b %Y %H:%M %z", "%a %b %d %H:%M:%S %z %Y")
 """Those of mail (RFC 2822) and of Twitter."""
 GREENWICH = " (GMT|UTC|UT)$"
@@ -63,7 +63,7 @@ def detect_time_formats(label: str, times: Sequence[str], dataset: Dataset) -> t
         has_clock = declared[0] in TIME_UNITS or any("%H" in text or "%I" in text for text in declared)
         return tuple(declared) if has_clock or len(declared) > 1 else _with_clocks(declared[0])
     if _most_match(COMPACT, filled):
-        return COMPACTS
+        return COMPACT_FORMATS
     numbers = [float(time) for time in filled if NUMBER.fullmatch(time)]
     if len(numbers) > MIN_MATCH * len(filled):
         if sum(map(_is_certain, numbers)) < MIN_MATCH * len(numbers):

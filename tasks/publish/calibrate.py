@@ -23,7 +23,7 @@ from oneclass.tasks.stores.matrices import Part, SplitMatrices
 logger = logging.getLogger(__name__)
 
 WANTED_PAIRS, MAX_DRAWS = 20_000, 10  # likes, and pairs of each user
-PLACES, MAX_LISTS, MAX_LISTED = 50, 1_000, 10**8  # of lists that judge the deviation; the last by all items of a user
+PLACES, MAX_LISTS, MAX_SCORES = 50, 1_000, 10**8  # of lists that judge the deviation
 Pairs = tuple[np.ndarray, ...]
 """Positions of users in the part; their items, padded with -1, whether these are likes, and weights, (users, pairs)."""
 
@@ -31,7 +31,7 @@ Pairs = tuple[np.ndarray, ...]
 def calibrate_like(
     home: Home, model: str, judged: Sequence[tuple[str, str]], explicit: Sequence[tuple[str, str]] = ()
 ) -> Calibrations:
-    """Fit the calibrations of a model's `like`; with too few pairs it stays as the model gives it.
+    """Fit the calibrations of a model's `like`; with too few pairs the mean stays as the model gives it.
 
     Args:
         judged: digests of the matrices and of the model's fit on them.
@@ -74,7 +74,7 @@ def _list_pairs(model: Model, split: SplitMatrices, part: Part) -> Iterator[Pair
     """
     counts, degrees = np.diff(part.targets.indptr), np.diff(part.histories.indptr)
     users = np.flatnonzero(counts * degrees)
-    users = users[:: -(-len(users) // max(1, min(MAX_LISTS, MAX_LISTED // model.item_count))) or 1]
+    users = users[:: -(-len(users) // max(1, min(MAX_LISTS, MAX_SCORES // model.item_count))) or 1]
     if (distribution := model.negative_distribution()) is None or not len(users):
         return
     negatives, train, rows = _for_part(distribution, split, part)

@@ -96,6 +96,7 @@ def test_kinds_are_listed_and_their_weights_left_to_a_person(inspect, tmp_path):
         ("a,x,buy\na,x,view\n", ["--user", "1", "--item", "2", "--event", "3"], '# "view" = WEIGHT'),
         ("# by a tool\nuser,item,n\na,x,1\n", [], "line 2: looks like the header (user, item, n)"),
         ("user,item,ts\na,x,20190301012817\n", ["--time", "ts"], "from 2019-03-01 01:28:17"),
+        ("user,item,n,what\na,x,1,buy\n", ["--event", "what"], '# "buy" = WEIGHT'),
         ("a\tx y z\nb\tx y z\n", [], "2 columns, delimiter"),
     ],
 )
