@@ -1,17 +1,23 @@
 """A signalled command ends in seconds, with one message and the exit status that shells expect."""
 
 import contextlib
+import io
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
 import time
+from importlib.metadata import version
 from pathlib import Path
 
 import psutil
 import pytest
 
-from oneclass.flows import prefect_server
+from oneclass.flows import commands, prefect_server
+from oneclass.tasks import terminal
+from oneclass.tasks.terminal import count_things
 from tests.flows.conftest import query_rows
 
 ROOT = Path(__file__).parents[2]
@@ -191,3 +197,162 @@ def test_a_server_that_a_file_may_name_is_left_to_prefect(tmp_path, monkeypatch,
     assert not prefect_server.has_configured_server()
     (tmp_path / file).write_text(text)
     assert prefect_server.has_configured_server() == named
+
+
+def run_script(monkeypatch, capsys, *arguments):
+    """(status, output, errors) of the script."""
+    monkeypatch.setattr(sys, "argv", ["oneclass", *arguments])
+    # The script sets it where it is not set, and would leave it to the tests after this one.
+    monkeypatch.setenv("PYTHONSAFEPATH", "1")
+    status = commands.run_app(commands.build_script(), list(arguments))
+    captured = capsys.readouterr()
+    return status, captured.out, captured.err
+
+
+def test_version_and_help(monkeypatch, capsys):
+    assert run_script(monkeypatch, capsys, "--version") == (0, f"oneclass {version('oneclass')}\n", "")
+    status, out, _ = run_script(monkeypatch, capsys, "--help")
+    assert status == 0 and all(f" {name} " in out for name in commands.COMMANDS)
+    assert run_script(monkeypatch, capsys) == (0, out, "")
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [("recomend", "recommend"), ("backfil", "backfill"), ("nightly-retrai", "nightly-retrain"), ("xyz", None)],
+)
+def test_a_misspelt_command_is_answered_with_what_resembles_it(monkeypatch, capsys, name, near):
+    status, out, errors = run_script(monkeypatch, capsys, name)
+    assert status == 2 and not out and f'Unknown command "{name}".' in errors
+    assert f'Did you mean "{near}"?' in errors if near else "mean" not in errors
+
+
+@pytest.mark.parametrize("name", commands.COMMANDS)
+def test_help_ends_with_an_example_that_parses(name, capsys):
+    app = commands.build_app(name)
+    assert app(shlex.split(commands.COMMANDS[name]))[1].dataset == "mine"
+    assert commands.main(name, ["--version"]) == 0
+    assert capsys.readouterr().out == f"oneclass {version('oneclass')}\n"
+    assert commands.main(name, ["--help"]) == 0
+    out = capsys.readouterr().out
+    assert out.splitlines()[-1] == f"For example:  python -m flows.{name} {commands.COMMANDS[name]}"
+    flags = [argument.name for argument in app.assemble_argument_collection() if argument.name != "*"]
+    assert {"--dataset", "--home", "--debug"} <= set(flags)
+    described = re.sub(r"[│\s]+", " ", out)
+    assert all(re.search(rf" {flag} (\S+ )?\w", described) for flag in flags)
+
+
+def test_a_count_has_its_noun_in_the_right_number():
+    assert [count_things(number, "new log") for number in (0, 1, 2000)] == ["0 new logs", "1 new log", "2,000 new logs"]
+
+
+NAME, TEA, ESCAPED = "Andr\xe9", "\u70cf\u9f8d\u8336", "\\u70cf\\u9f8d\\u8336"
+
+
+@pytest.mark.parametrize(
+    ("encoding", "source", "shown"),
+    [("latin-1", "log.csv", {NAME, ESCAPED}), ("utf-8", "log.csv", {NAME, TEA}), ("ascii", TEA, {ESCAPED})],
+)
+def test_a_terminal_shows_what_it_can_and_the_rest_escaped(tmp_path, encoding, source, shown):
+    """Results on stdout, and on stderr that a file is not there."""
+    (tmp_path / "log.csv").write_text(f"user_id,item_id\n{NAME},{TEA}\n", "utf-8")
+    streams = [io.TextIOWrapper(io.BytesIO(), encoding, errors) for errors in ("strict", "backslashreplace")]
+    with contextlib.redirect_stdout(streams[0]), contextlib.redirect_stderr(streams[1]):  # as Python opens them
+        terminal.prepare_streams()  # as every program begins
+        status = commands.main("inspect", ["--source", str(tmp_path / source)])
+    printed = ((stream.flush(), stream.buffer.getvalue().decode(encoding))[1] for stream in streams)
+    text = list(printed)[source == TEA]
+    assert status == 2 * (source == TEA) and all(word in text for word in shown)
+
+
+def test_a_program_begins_so(tmp_path):
+    (tmp_path / "log.csv").write_text(f"user_id,item_id\n{NAME},{TEA}\n", "utf-8")
+    command = [sys.executable, "-m", "flows.inspect", "--source", str(tmp_path / "log.csv")]
+    printed = subprocess.check_output(command, env=os.environ | {"PYTHONIOENCODING": "ascii"}, encoding="ascii")
+    assert "Andr\\xe9" in printed and ESCAPED in printed
+
+
+CHECKOUT = Path(__file__).parents[2]
+PRINTING = """
+import logging, subprocess, sys
+from oneclass.flows import {name}
+from oneclass.flows.commands import run_as_program
+from oneclass.flows.parameters import DatasetParameters
+
+def command(given: DatasetParameters) -> str:
+    with open(given.dataset, "w") as file:
+        assert file.fileno() > 2  # what a library prints would get into it
+        for line in range(50):
+            logging.getLogger("oneclass").warning("a line of the log, number %d", line)
+        print("words of a library", file=sys.stderr)
+        # A program that it starts, such as Prefect's server, has streams too.
+        subprocess.run([sys.executable, "-c", "import sys; sys.stdout.flush(); sys.stderr.flush()"], check=True)
+        file.write("the work")
+    return "the result"
+
+{name}.{name} = command
+sys.argv[1:] = ["--dataset", *sys.argv[1:]]
+run_as_program("{name}")
+"""
+CLOSED = {"input": "<&-", "output": ">&-", "error": "2>&-", "all three": "<&- >&- 2>&-"}
+
+
+def run_program(program: list[str], redirected: str, **environment: str) -> subprocess.CompletedProcess:
+    line = f'"$0" "$@" {redirected}; exit "${{PIPESTATUS[0]}}"'
+    return subprocess.run(
+        ["bash", "-c", line, *program],
+        env={**os.environ, **environment},
+        cwd=CHECKOUT,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=500,
+        check=False,
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("closed", CLOSED)
+def test_a_closed_stream_changes_no_file_and_no_status(tmp_path, closed):
+    name = "promote" if closed == "all three" else "cite"  # which starts in a fifth of the time
+    ended = run_program([sys.executable, "-c", PRINTING.format(name=name), str(tmp_path / "file")], CLOSED[closed])
+    assert (ended.returncode, (tmp_path / "file").read_text()) == (0, "the work")
+    assert ("the result" in ended.stdout) == (closed in ("input", "error"))
+    assert ("words of a library" in ended.stderr) == (closed in ("input", "output"))
+    assert "Traceback" not in ended.stderr
+
+
+UNWRITABLE = {"> /dev/full": "No space left on device", "| true": "Broken pipe"}
+
+
+UNSHOWN = "Standard output cannot be written ({}), so the result is not shown."
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "status", "redirected"), [("promote", 0, "| true"), ("cite", 1, "> /dev/full"), ("cite", 1, "| true")]
+)
+def test_an_output_that_cannot_be_written_is_one_sentence(tmp_path, name, status, redirected):
+    program = PRINTING.format(name=name).replace('return "the result"', "import time; time.sleep(0.3); return 'result'")
+    ended = run_program([sys.executable, "-c", program, str(tmp_path / "file")], redirected)
+    assert (ended.returncode, (tmp_path / "file").read_text()) == (status, "the work")
+    assert ended.stderr.splitlines()[-1] == UNSHOWN.format(UNWRITABLE[redirected])
+    assert "Traceback" not in ended.stderr and "Exception ignored" not in ended.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "redirected"), [("cite", "2> /dev/full"), ("cite", "2> >(true)")])
+def test_a_log_that_nobody_can_read_ends_no_command(tmp_path, name, redirected):
+    program = PRINTING.format(name=name).replace('print("words of a library", file=sys.stderr)', "pass")
+    program = program.replace("with open", "import time; time.sleep(0.3)\n    with open")
+    ended = run_program([sys.executable, "-c", program, str(tmp_path / "file")], redirected)
+    assert (ended.returncode, (tmp_path / "file").read_text()) == (0, "the work")
+    assert "the result" in ended.stdout
+
+
+@pytest.mark.slow
+def test_a_run_with_all_streams_closed_publishes(ratings, tmp_path, prefect_home):
+    wanted = ["--models", "popularity", "--protocols", "leave_one_out", "--home", str(tmp_path / "var")]
+    program = [sys.executable, "-m", "flows.backfill", "--dataset", "mine", "--source", str(ratings), *wanted]
+    ended = run_program(program, CLOSED["all three"], PREFECT_HOME=str(prefect_home), PREFECT_API_URL="")
+    assert ended.returncode == 0
+    assert (tmp_path / "var" / "mine" / "published" / "recommendations.parquet").exists()

@@ -1,4 +1,4 @@
-"""`oneclass.evaluate` and `oneclass.tune` in memory: names, choices, errors, and what they leave behind."""
+"""`oneclass.evaluate` and `oneclass.tune` in memory: names, metrics by name or function, and splits of one's own."""
 
 import logging
 import tempfile
@@ -6,14 +6,16 @@ import tempfile
 import numpy as np
 import polars as pl
 import pytest
+from scipy import stats
 
-from oneclass import Interactions, ItemKNN, Model, MRFDense, Popularity, evaluate, tune
+from oneclass import Interactions, ItemKNN, Model, MRFDense, Popularity, Split, UserRanks, evaluate, tune
+from oneclass import tune as tune_model
 from oneclass.models.settings import Choice
 from oneclass.tasks.errors import OneclassError
 
 GENERATOR = np.random.default_rng(1)
 LIKES = [
-    (f"u{user:03}", f"i{item}")
+    (user, 100 + item)
     for user in range(160)
     for item in sorted({int(draw) % 40 + user % 2 * 30 for draw in GENERATOR.zipf(1.3, 12)})
 ]
@@ -102,11 +104,14 @@ def test_a_model_of_ones_own_is_in_the_table_and_one_that_fails_is_left_out_with
     assert isinstance(raised.value.__cause__, KeyError)
 
 
-def test_attributes_make_cold_items_possible():
-    kinds = pl.DataFrame({"item_id": [f"i{item}" for item in range(70)], "side": ["a"] * 30 + ["b"] * 10 + ["c"] * 30})
+def test_attributes_make_cold_items_possible_and_known_items_are_ranked_apart_from_new_ones():
+    kinds = pl.DataFrame({"item_id": range(100, 170), "side": ["a"] * 30 + ["b"] * 10 + ["c"] * 30})
     likes = Interactions(LIKES, items=kinds.with_columns(tags=pl.concat_list("side", pl.lit("x, y | z"))))
-    found = evaluate(ItemKNN(), likes, protocol="cold_items", metrics=["ndcg@100_new_items"], threads=1)
-    assert found.metrics["value"].item() > 0.2
+    metrics = ["ndcg@100_new_items", "ndcg@20", "NDCG@20"]
+    new, known, same = evaluate(ItemKNN(), likes, protocol="cold_items", metrics=metrics, threads=1).metrics.rows()
+    assert new[new.index("ndcg@100_new_items") + 1] > 0.2
+    assert [cell for cell in known if cell != "ndcg@20"] == [cell for cell in same if cell != "NDCG@20"]
+    assert known[-1] > 10
 
 
 def test_weights_are_added_and_small_ones_stay_likes(evaluated):
@@ -138,3 +143,204 @@ def test_wrong_arguments_are_refused():
         tune(Popularity(), LIKES)
     with pytest.raises(ValueError, match="mrf_dense: has no setting depth"):
         tune(MRFDense(), LIKES, space={"depth": Choice((1, 2))})
+
+
+LOG = pl.DataFrame(LIKES, schema=["user_id", "item_id"], orient="row").with_columns(
+    time=86_400 * pl.Series(GENERATOR.integers(1, 90, len(LIKES)))
+)
+
+
+def split_log(after: int) -> Split:
+    """Train on the events before a day, and test on the others."""
+    is_late = pl.col("time") >= 86_400 * after
+    return Split(f"day {after}", LOG.filter(~is_late), LOG.filter(is_late))
+
+
+def test_pairs_on_both_sides_are_left_out_with_their_number():
+    split = split_log(60)
+    repeated = split.train.events.head(30)
+    with pytest.warns(UserWarning, match=r"split mine: 30 of \d+ test pairs are training pairs too") as warned:
+        mine = Split("mine", split.train, pl.concat([split.test.events, repeated]))
+    assert warned[0].filename == __file__
+    without = evaluate(Popularity(), split, metrics=["ndcg@10"], threads=1)
+    assert evaluate(Popularity(), mine, metrics=["ndcg@10"], threads=1).metrics.equals(without.metrics)
+
+
+def naive_ndcg(train: Interactions, test: Interactions, k: int) -> list[float]:
+    """Each test user's nDCG@k of the list by popularity, of equally popular items those that came first in the log."""
+    likes = train.events.unique(["user_id", "item_id"], keep="first", maintain_order=True)
+    degree = dict(likes["item_id"].value_counts().rows())
+    both = pl.concat([train.events["item_id"], test.events["item_id"]]).unique(maintain_order=True).to_list()
+    order = sorted(both, key=lambda item: -degree.get(item, 0))
+    values = []
+    for user in test.user_ids:
+        known = set(likes.filter(user_id=user)["item_id"])
+        targets = set(test.events.filter(user_id=user)["item_id"])
+        ranked = [item for item in order if item not in known][:k]
+        gain = sum(1 / np.log2(place + 2) for place, item in enumerate(ranked) if item in targets)
+        values.append(gain / sum(1 / np.log2(place + 2) for place in range(min(k, len(targets)))))
+    return values
+
+
+def test_a_split_is_evaluated_as_it_is():
+    split = split_log(60)
+    found = evaluate(Popularity(), split, metrics=["ndcg@10"], threads=1)
+    values = naive_ndcg(split.train, split.test, 10)
+    row = found.metrics.row(0, named=True)
+    assert row["users"] == len(values) and row["value"] == pytest.approx(np.mean(values))
+    assert row["standard_error"] == pytest.approx(np.std(values) / np.sqrt(len(values)))
+    assert "split" not in found.metrics.columns
+
+
+def test_several_splits_have_a_row_each_and_a_mean():
+    splits = [split_log(40), split_log(60)]
+    models = {"knn": ItemKNN(), "popularity": Popularity()}
+    found = evaluate(models, splits, metrics=["ndcg@10", "coverage@20"], threads=1)
+    of_popularity = found.metrics.filter(model="popularity", metric="ndcg@10")
+    expected = [float(np.mean(naive_ndcg(one.train, one.test, 10))) for one in splits]
+    assert of_popularity["split"].to_list() == [split.name for split in splits]
+    assert of_popularity["value"].to_list() == pytest.approx(expected)
+    assert dict(found.table().select("model", "ndcg@10").rows())["popularity"] == pytest.approx(np.mean(expected))
+    assert found.comparisons["split"].n_unique() == 2
+
+
+def test_settings_are_searched_on_the_training_pairs_of_a_split():
+    found = tune_model(MRFDense(), split_log(60), trials=2, threads=1)
+    assert found.trials["value"].is_not_null().all() and len(found.trials) == 2
+
+
+def test_a_split_has_no_protocol_and_names_differ():
+    split = split_log(60)
+    for options in ({"protocol": "leave_one_out"}, {"seed": 3}):
+        with pytest.raises(ValueError, match="leave protocol and seed out"):
+            evaluate(Popularity(), split, **options)
+    with pytest.raises(ValueError, match="two have one name"):
+        evaluate(Popularity(), [split, split])
+    with pytest.raises(ValueError, match="2 splits; give one"):
+        tune_model(MRFDense(), [split, split_log(70)])
+    with pytest.raises(ValueError, match="ids of train are .*Int64.*; give both alike"):
+        Split("mine", [("ann", "tea")], [(1, "tea")])
+
+
+FIXED = ["recall@20", "recall@50", "recall_of_all@20", "ndcg@100", "ndcg@20", "mean_rank", "mean_rank_midtie"]
+MODELS = {"strong": MRFDense(l2=5.0), "popularity": Popularity()}
+RENAMED = {name: name.upper() for name in FIXED}  # not of the tables, so computed from the ranks
+OF_USERS = ["hr@1", "hit_rate@10", "precision@10", "recall@10", "mrr", "mrr@1", "map", "percentile_rank", "auc"]
+NAMES = [*FIXED, *RENAMED.values(), "coverage@20", *OF_USERS, "recall_of_all@10", "hit_rate@5"]
+
+
+@pytest.fixture(scope="module")
+def one_out():
+    """Both models by every metric with `leave_one_out`, where each user has one target."""
+    return evaluate(MODELS, LIKES, metrics=NAMES, protocol="leave_one_out", threads=1)
+
+
+@pytest.fixture(params=["one split", "folds"])
+def found(request):
+    if request.param == "one split":
+        return request.getfixturevalue("one_out")
+    return evaluate(MODELS, LIKES, metrics=NAMES, folds=2, threads=1)
+
+
+def test_values_errors_and_comparisons_are_those_of_the_tables(found):
+    assert found.metrics["metric"].to_list() == NAMES * 2
+    for table in (found.metrics, found.comparisons):
+        first = table.filter(pl.col("metric").is_in(FIXED)).with_columns(pl.col("metric").replace(RENAMED))
+        second = table.filter(pl.col("metric").is_in(list(RENAMED.values())))
+        assert first.sort(pl.all()).equals(second.sort(pl.all())) and len(first)
+    assert found.comparisons.filter(metric="hr@1")["p_value"].item() < 1
+
+
+def test_a_hit_rate_is_a_share_of_users(one_out):
+    """On leave_one_out each user has one target, so precision, recall and hit rate are one number but for k."""
+    rows = {row["metric"]: row for row in one_out.metrics.filter(model="popularity").iter_rows(named=True)}
+    values, row = {name: row["value"] for name, row in rows.items()}, rows["hit_rate@10"]
+    hits, users = row["value"], row["users"]
+    assert 0 < hits < 1 and hits * users == pytest.approx(round(hits * users))
+    assert row["standard_error"] == pytest.approx(np.sqrt(hits * (1 - hits) / users))
+    assert values["recall@10"] == values["recall_of_all@10"] == hits and values["precision@10"] == pytest.approx(
+        hits / 10
+    )
+    assert 0 < values["mrr@1"] < values["mrr"] == values["map"]
+    assert values["percentile_rank"] == pytest.approx(1 - values["auc"])
+
+
+def test_pairs_are_compared_user_by_user(one_out):
+    """With one target a user's hit is 0 or 1, so the counts of a paired test follow from three evaluations."""
+    [row] = one_out.comparisons.filter(metric="hit_rate@5").iter_rows(named=True)
+    values = one_out.metrics.filter(metric="hit_rate@5")["value"]
+    assert row["difference"] == pytest.approx(values[0] - values[1]) and row["difference"] > 0
+    expected = 2 * stats.t.sf(row["difference"] / row["standard_error"], row["users"] - 1)
+    assert row["p_value"] == pytest.approx(expected) and row["adjusted_p_value"] == row["p_value"]
+
+
+def test_a_function_gets_a_users_ranks_by_their_ids():
+    seen: list[UserRanks] = []
+
+    def precision(user):
+        seen.append(user)
+        return (user.places <= 3).sum() / 3
+
+    def odd_users_ndcg(user):
+        ideal = sum(1 / np.log2(place + 1) for place in range(1, min(len(user.targets), 100) + 1))
+        found = sum(1 / np.log2(place + 1) for place in user.places if place <= 100) / ideal
+        return float(found) if user.user_id % 2 else np.nan
+
+    metrics = ["precision@3", precision, "ndcg@100", odd_users_ndcg]
+    found = evaluate(MODELS, LIKES, folds=2, metrics=metrics, threads=1)
+    table = found.metrics
+    assert table["metric"].to_list() == ["precision@3", "precision", "ndcg@100", "odd_users_ndcg"] * 2
+    values, drop = table["value"].to_list(), ["metric", "value", "standard_error", "difference", "p_value"]
+    assert values[1] == pytest.approx(values[0], abs=1e-12) and values[5] == pytest.approx(values[4], abs=1e-12)
+    pairs = {name: found.comparisons.filter(metric=name).drop(drop, strict=False).rows() for name in table["metric"]}
+    assert pairs["precision"] and pairs["precision"][0][:-1] == pytest.approx(pairs["precision@3"][0][:-1])
+    users = table["users"].to_list()
+    assert users[3] == sum(user.user_id % 2 for user in seen[: users[0]]) and len(seen) == 2 * users[0]
+    likes = set(LIKES)
+    for user in seen:
+        assert all((user.user_id, item) in likes for item in user.targets) and len(user.targets) == len(user.places)
+        assert (np.diff(user.places) > 0).all() and 1 <= user.places[0] <= user.places[-1] <= user.candidates < 70
+
+
+def test_texts_stay_texts_and_an_undefined_metric_has_no_row():
+    def undefined(user):
+        return np.nan
+
+    texts = [(f"{user:03}", f"{item:04}") for user, item in LIKES]
+    metrics = [undefined, lengths_of_ids]
+    found = evaluate(Popularity(), texts, protocol="leave_one_out", metrics=metrics, threads=1)
+    assert found.metrics.select("metric", "value").rows() == [("lengths_of_ids", 304)]
+
+
+def lengths_of_ids(user: UserRanks) -> float:
+    return 100 * len(user.user_id) + len(user.targets[0])
+
+
+def test_wrong_functions_are_refused():
+    def nothing(user):
+        return None
+
+    def broken(user):
+        return user.places[9]
+
+    def auc(user):
+        return 1.0
+
+    with pytest.raises(TypeError, match=r"metric nothing: returns None for user \d+; return a number"):
+        evaluate(Popularity(), LIKES, protocol="leave_one_out", metrics=[nothing], threads=1)
+    with pytest.raises(IndexError) as raised:
+        evaluate(Popularity(), LIKES, protocol="leave_one_out", metrics=[broken], threads=1)
+    assert raised.value.__notes__[0].startswith("in the metric broken, of user ")
+    for metrics, message in {
+        (auc,): "auc is the name of another metric; rename",
+        (nothing, nothing): "nothing is the name of another metric",
+    }.items():
+        with pytest.raises(ValueError, match=message):
+            evaluate(Popularity(), LIKES, metrics=metrics)
+
+
+def test_unknown_names_are_refused_before_a_fit_with_what_there_is():
+    for name in ("sharpness@7", "recall", "ndcg@0", "calibration@7", 7):
+        known = rf"metrics {name}: unknown\. There are precision@k, recall@k, .*, auc, .* with any"
+        with pytest.raises(ValueError, match=known):
+            evaluate(Popularity(), LIKES, metrics=["ndcg@10", name], protocol="leave_one_out")

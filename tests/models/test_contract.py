@@ -4,16 +4,13 @@ import doctest
 import importlib.util
 import subprocess
 import sys
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
-from typing import Any
+from functools import cache
 
 import numpy as np
 import pytest
 from scipy.sparse import csr_array, csr_matrix
 
-from oneclass.models.base import Model
 from oneclass.models.fit_options import FitOptions
 from oneclass.models.item_knn import ItemKNN
 from oneclass.models.popularity import Popularity
@@ -42,7 +39,7 @@ SHORT = {
     "repeat_mixture": {"component": "wmf"},
 }
 IMPERSONAL = {"popularity", "repeat"}  # the same list of new items for all
-SUMS_IN_PART = {"blend"}  # of some components alone
+SUMS_IN_PART = {"blend"}  # contributions, of some components alone
 
 EXTRAS = {"neural": "torch"}  # what each optional extra installs
 
@@ -67,9 +64,7 @@ def test_a_models_file_is_imported_when_the_model_is_asked_for():
     assert {name: model.name for name, model in MODELS.items()} == {name: name for name in MODELS}
 
 
-@pytest.mark.parametrize(
-    "name", [unless_its_extra_is_absent(name) for name in MODELS if name not in ("ease", "rp3beta")]
-)
+@pytest.mark.parametrize("name", [one for one in NAMES if one.values[0] not in ("ease", "rp3beta")])
 def test_the_usage_example_of_an_estimator_runs_and_gives_what_it_shows(name):
     estimator = MODELS[name]
     (example,) = doctest.DocTestFinder(recurse=False).find(estimator, estimator.__name__)
@@ -79,49 +74,36 @@ def test_the_usage_example_of_an_estimator_runs_and_gives_what_it_shows(name):
     assert not failures, "".join(failures)
 
 
-@dataclass(frozen=True)
-class Case:
-    """A model with settings that make its fits short.
-
-    Attributes:
-        is_personal: whether different users get different lists of new items.
-        sums_all: whether `contributions`, if there are any, add up to the score.
-    """
-
-    model: type[Model]
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    is_personal: bool = True
-    sums_all: bool = True
-
-    def make(self) -> Model:
-        """Return an unfitted model."""
-        return self.model(self.model.Settings(**self.settings), seed=3)
-
-
-def make_case(name):
-    return Case(MODELS[name], SHORT.get(name, {}), name not in IMPERSONAL, name not in SUMS_IN_PART)
-
-
 def make_model(name):
-    return make_case(name).make()
+    """Return an unfitted model with settings that make its fits short."""
+    return MODELS[name](MODELS[name].Settings(**SHORT.get(name, {})), seed=3)
+
+
+@pytest.fixture(scope="module")
+def fit(checkerboard):
+    """A fitted model by name, fitted once; for tests that do not change it."""
+    return cache(lambda name: make_model(name).fit(checkerboard))
 
 
 class TestEveryModel:
     """Every promise of a model in the registry."""
 
-    @pytest.fixture(scope="class", params=NAMES)
-    @classmethod
-    def case(cls, request):
-        return make_case(request.param)
+    @pytest.fixture(params=NAMES)
+    def name(self, request):
+        return request.param
 
-    @pytest.fixture(scope="class")
-    @classmethod
-    def fitted(cls, case, checkerboard):
-        """A model fitted once, for tests that do not change it."""
-        return case.make().fit(checkerboard)
+    @pytest.fixture
+    def fitted(self, name, fit):
+        return fit(name)
 
-    def test_its_own_code_keeps_what_others_models_have_to(self, case):
-        check_model(case.make(), is_personal=case.is_personal)
+    @pytest.fixture
+    def saved(self, fitted, tmp_path):
+        """A function that loads the fitted model anew."""
+        fitted.save(tmp_path)
+        return lambda: type(fitted).load(tmp_path)
+
+    def test_its_own_code_keeps_what_others_models_have_to(self, name):
+        check_model(make_model(name), is_personal=name not in IMPERSONAL)
 
     def test_each_score_has_the_bits_of_the_score_alone(self, fitted, checkerboard):
         histories = from_dense(checkerboard[:4].toarray() * np.array([[1], [1], [0], [1]]))  # one of them empty
@@ -130,48 +112,38 @@ class TestEveryModel:
             assert tuple(each) == fitted.score_names
             np.testing.assert_array_equal(np.stack([*each.values()]), all_scores(fitted, histories, users=users))
 
-    def test_an_unknown_score_is_refused(self, fitted, checkerboard):
-        with pytest.raises(ValueError, match="nonsense"):
-            fitted.scores(checkerboard[:1], score="nonsense")
-
-    def test_what_a_loaded_model_was_asked_before_changes_no_answer(self, case, fitted, checkerboard, tmp_path):
-        fitted.save(tmp_path)
-        asked = case.model.load(tmp_path)
+    def test_what_a_loaded_model_was_asked_before_changes_no_answer(self, saved, checkerboard):
+        asked = saved()
         for users in ([5], [6, 7], [5], [8]):
             histories = checkerboard[users]
-            np.testing.assert_array_equal(
-                all_scores(asked, histories), all_scores(case.model.load(tmp_path), histories)
-            )
+            np.testing.assert_array_equal(all_scores(asked, histories), all_scores(saved(), histories))
             # The caller's own array, of another history from now on.
             histories.indices[:1] = 0 if histories.indices[0] else 1
-            np.testing.assert_array_equal(
-                all_scores(asked, histories), all_scores(case.model.load(tmp_path), histories)
-            )
+            np.testing.assert_array_equal(all_scores(asked, histories), all_scores(saved(), histories))
 
-    def test_a_loaded_model_answers_several_threads_at_once(self, case, fitted, checkerboard, tmp_path):
-        fitted.save(tmp_path)
-        asked, blocks = case.model.load(tmp_path), [checkerboard[first : first + 5] for first in range(0, 40, 5)] * 4
+    def test_a_loaded_model_answers_several_threads_at_once(self, saved, checkerboard):
+        asked, blocks = saved(), [checkerboard[first : first + 5] for first in range(0, 40, 5)] * 4
         with ThreadPoolExecutor(4) as threads:
             found = list(threads.map(lambda block: all_scores(asked, block), blocks))
         for block, scores in zip(blocks[:8], found[-8:], strict=True):
-            np.testing.assert_array_equal(scores, all_scores(case.model.load(tmp_path), block))
+            np.testing.assert_array_equal(scores, all_scores(saved(), block))
 
-    def test_a_folder_of_another_model_is_refused(self, case, fitted, tmp_path):
+    def test_a_folder_of_another_model_is_refused(self, name, fitted, tmp_path):
         fitted.save(tmp_path)
-        other = Popularity if case.model.name != "popularity" else ItemKNN
-        with pytest.raises(ValueError, match=case.model.name):
+        other = Popularity if name != "popularity" else ItemKNN
+        with pytest.raises(ValueError, match=name):
             other.load(tmp_path)
 
-    def test_parameters_by_keyword_are_the_settings(self, case):
-        settings = case.make().settings
+    def test_parameters_by_keyword_are_the_settings(self, name):
+        settings = make_model(name).settings
         given = {field: getattr(settings, field) for field in settings.model_fields_set}
-        model = case.model(**given, seed=5, threads=2)
+        model = MODELS[name](**given, seed=5, threads=2)
         assert model.settings == settings and (model.seed, model.threads) == (5, 2)
-        assert model.clone().get_params() == case.model(**model.get_params()).get_params() == model.get_params()
+        assert model.clone().get_params() == MODELS[name](**model.get_params()).get_params() == model.get_params()
         assert not {"seed", "threads", "settings"} & set(type(settings).model_fields)
 
-    def test_what_needs_a_fit_says_so_without_one(self, case, checkerboard, tmp_path):
-        model, history = case.make(), checkerboard[:1]
+    def test_what_needs_a_fit_says_so_without_one(self, name, checkerboard, tmp_path):
+        model, history = make_model(name), checkerboard[:1]
         for ask in (
             lambda: model.scores(history),
             lambda: model.recommend(history, 3),
@@ -182,26 +154,30 @@ class TestEveryModel:
             with pytest.raises(NotFittedError, match=r"not fitted.* call fit\("):
                 ask()
         assert not (tmp_path / "model").exists()
-        if case.is_personal:
+        if name not in IMPERSONAL:
             with pytest.raises(NotFittedError):
                 model.similar_items(np.array([0]), 3)
 
-    @pytest.mark.parametrize("columns", [39, 41])
-    def test_histories_of_another_width_are_refused_with_both_widths(self, case, columns, fitted):
-        histories = csr_matrix(np.ones((2, columns), dtype=np.float32))
-        for ask in (fitted.scores, lambda given: fitted.recommend(given, 3)):
-            with pytest.raises(ValueError, match=f"^histories: {columns} columns, but {case.model.name} .* 40 columns"):
-                ask(histories)
+    def test_histories_users_and_scores_that_do_not_go_with_the_fit_are_refused(self, name, fitted, checkerboard):
+        with pytest.raises(ValueError, match="nonsense"):
+            fitted.scores(checkerboard[:1], score="nonsense")
+        with pytest.raises(ValueError, match="2 users but 3 histories"):
+            fitted.scores(checkerboard[:3], users=np.array([0, 1]))
+        for columns in (39, 41):
+            histories = csr_matrix(np.ones((2, columns), dtype=np.float32))
+            for ask in (fitted.scores, lambda given: fitted.recommend(given, 3)):
+                with pytest.raises(ValueError, match=f"^histories: {columns} columns, but {name} .* 40 columns"):
+                    ask(histories)
 
     def test_candidates_are_a_slice_of_all_scores(self, fitted, checkerboard):
         items = np.array([31, 2, 17])
         some = all_scores(fitted, checkerboard[:5], items=items)
         np.testing.assert_array_equal(some, all_scores(fitted, checkerboard[:5])[:, :, items])
 
-    def test_unseen_items_in_a_history_are_ignored_and_said_so(self, case, checkerboard):
+    def test_unseen_items_in_a_history_are_ignored_and_said_so(self, name, checkerboard):
         likes = checkerboard.toarray()
         likes[:, 5] = 0
-        model = case.make().fit(from_dense(likes))
+        model = make_model(name).fit(from_dense(likes))
         history = likes[[1]].copy()
         expected = all_scores(model, from_dense(history))
         history[0, 5] = 1
@@ -214,17 +190,17 @@ class TestEveryModel:
         for score in fitted.score_names:
             np.testing.assert_array_equal(fitted.scores(empty, score=score)[0], fitted.item_degrees)
 
-    def test_contributions_of_a_history_add_up_to_the_score(self, case, fitted, checkerboard):
+    def test_contributions_of_a_history_add_up_to_the_score(self, name, fitted, checkerboard):
         parts = fitted.contributions(checkerboard[3], np.arange(40))
-        if parts is None or not case.sums_all:
+        if parts is None or name in SUMS_IN_PART:
             pytest.skip("scores are no sums over the history")
         scores = fitted.scores(checkerboard[3])[0]
         said = parts.any(axis=0)
         np.testing.assert_allclose(parts.sum(axis=0)[said], scores[said], rtol=1e-5, atol=1e-6)
         assert said.any() and (scores[~said] <= scores[said].min()).all()
 
-    def test_similar_items_are_of_the_same_colour(self, case, fitted, checkerboard):
-        if not case.is_personal:
+    def test_similar_items_are_of_the_same_colour(self, name, fitted):
+        if name in IMPERSONAL:
             with pytest.raises(ValueError, match="publish another model"):
                 fitted.similar_items(np.array([0]), 3)
             return
@@ -247,31 +223,14 @@ class TestEveryModel:
         np.testing.assert_array_equal(ids, expected)
         np.testing.assert_array_equal(values, np.take_along_axis(scores, expected, axis=1))
 
-    def test_users_and_histories_of_different_numbers_are_refused(self, fitted, checkerboard):
-        with pytest.raises(ValueError, match="2 users but 3 histories"):
-            fitted.scores(checkerboard[:3], users=np.array([0, 1]))
-
-    def test_a_matrix_without_edges_is_refused(self, case):
+    def test_a_matrix_without_edges_is_refused(self, name):
         with pytest.raises(ValueError, match="no edge"):
-            case.make().fit(csr_matrix(np.zeros((4, 3), dtype=np.float32)))
-
-
-@pytest.fixture(scope="module")
-def fitted(checkerboard):
-    """A fitted model by name, fitted once; for tests that do not change it."""
-    models = {}
-
-    def get(name):
-        if name not in models:
-            models[name] = make_model(name).fit(checkerboard)
-        return models[name]
-
-    return get
+            make_model(name).fit(csr_matrix(np.zeros((4, 3), dtype=np.float32)))
 
 
 @pytest.mark.parametrize("name", ["random_graph", "paired_symbols"])
-def test_the_scores_and_like_of_a_block_fold_it_in_once(name, fitted, checkerboard, tmp_path, monkeypatch):
-    fitted(name).save(tmp_path)
+def test_the_scores_and_like_of_a_block_fold_it_in_once(name, fit, checkerboard, tmp_path, monkeypatch):
+    fit(name).save(tmp_path)
     asked, folds = MODELS[name].load(tmp_path), []
     fold_in = type(asked)._fold_in
     monkeypatch.setattr(type(asked), "_fold_in", lambda model, block: folds.append(block) or fold_in(model, block))
@@ -309,22 +268,22 @@ NO_MATRICES = {
 
 
 @pytest.mark.parametrize("kind", NO_MATRICES)
-def test_what_is_no_matrix_of_counts_is_refused_with_what_to_do(kind, fitted, checkerboard):
+def test_what_is_no_matrix_of_counts_is_refused_with_what_to_do(kind, fit, checkerboard):
     make_bad, error, message = NO_MATRICES[kind]
     bad = make_bad(checkerboard)
     with pytest.raises(error, match=f"^interactions: .*{message}"):
         make_model("popularity").fit(bad)
     for name in ("popularity", "mrf_dense", "wmf", "random_graph"):
         with pytest.raises(error, match=f"^histories: .*{message}"):
-            fitted(name).scores(bad)
+            fit(name).scores(bad)
         with pytest.raises(error, match=f"^histories: .*{message}"):
-            fitted(name).recommend(bad, 3)
+            fit(name).recommend(bad, 3)
     with pytest.raises(error, match=f"^histories: .*{message}"):
-        fitted("random_graph").fold_in(bad)
+        fit("random_graph").fold_in(bad)
 
 
 @pytest.mark.parametrize("name", [unless_its_extra_is_absent(name) for name in MODELS if MODELS[name].is_iterative])
-def test_scores_serve_inside_a_fit_and_change_nothing_of_it(name, fitted, checkerboard):
+def test_scores_serve_inside_a_fit_and_change_nothing_of_it(name, fit, checkerboard):
     model, seen = make_model(name), []
 
     def look(epoch):
@@ -335,12 +294,12 @@ def test_scores_serve_inside_a_fit_and_change_nothing_of_it(name, fitted, checke
     final = seen[getattr(model, "best_epoch", 0) - 1]  # the last, if no epoch is chosen
     for users, last in zip((None, np.arange(9)), final, strict=True):
         np.testing.assert_array_equal(last, all_scores(model, checkerboard[:9], users=users))
-        np.testing.assert_array_equal(last, all_scores(fitted(name), checkerboard[:9], users=users))
+        np.testing.assert_array_equal(last, all_scores(fit(name), checkerboard[:9], users=users))
 
 
 @pytest.mark.parametrize("name", ["popularity", "item_knn", "paired_symbols", "repeat"])
-def test_recommendations_for_many_users_score_a_block_at_a_time(name, fitted, checkerboard, monkeypatch):
-    model, blocks = fitted(name), []
+def test_recommendations_for_many_users_score_a_block_at_a_time(name, fit, checkerboard, monkeypatch):
+    model, blocks = fit(name), []
     expected = [model.recommend(checkerboard, 5, users=users) for users in (None, np.arange(80))]
     complete = model._complete_scores
     monkeypatch.setattr(model, "_complete_scores", lambda of, *more: blocks.append(len(of)) or complete(of, *more))

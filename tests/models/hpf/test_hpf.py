@@ -113,32 +113,6 @@ def test_every_block_agrees_with_the_dense_equations():
             np.testing.assert_allclose(ours, theirs, rtol=2e-5)
 
 
-def test_the_bound_never_falls_after_any_block():
-    """The kernels' parameters are put into the dense bound one block at a time."""
-    matrix = draw_edges(seed=1)
-    state = start_ascent(matrix)
-    dense = Dense(matrix, state, SETTINGS)
-    last = -np.inf
-    for _ in range(25):
-        state.allocate()
-        dense.update("phi")
-        state.update_users()
-        state.update_items()
-        (gamma, gamma_rate, kappa), (lam, lam_rate, tau) = state.users.posterior, state.items.posterior
-        for new in (
-            {},
-            {"gamma": gamma, "gamma_rate": gamma_rate},
-            {"kappa": kappa},
-            {"lam": lam, "lam_rate": lam_rate},
-            {"tau": tau},
-        ):
-            vars(dense).update({name: array.astype(float) for name, array in new.items()})
-            bound = dense.bound()
-            assert bound > last - 1e-6 * abs(bound)
-            last = bound
-    assert state.allocate() > last - 1e-6 * abs(last)
-
-
 def test_the_reported_bounds_rise_until_the_relative_change_is_small(monkeypatch):
     monkeypatch.setattr("oneclass.models.hpf.model.TOLERANCE", 1e-4)
     epochs = []

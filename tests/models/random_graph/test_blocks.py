@@ -2,12 +2,17 @@
 
 import tempfile
 from contextlib import contextmanager
+from itertools import pairwise
 
 import numpy as np
 import pytest
-from scipy.sparse import csr_matrix
+from scipy.sparse import csr_matrix, vstack
 
-from oneclass.models.fit_options import FitOptions
+from oneclass.models.distributed import partition_by_edges, partition_users
+from oneclass.models.evaluation.holdout import choose_held_out_edges, split_matrix
+from oneclass.models.evaluation.metrics import average_over_users, compute_user_metrics
+from oneclass.models.evaluation.ranking import rank_targets
+from oneclass.models.fit_options import FitOptions, Start
 from oneclass.models.negatives.sampling import degree_histogram, histogram_power
 from oneclass.models.numerics.adjacency import copy_pattern, partition_shards
 from oneclass.models.numerics.logistic_bound import GaussianFactors
@@ -22,15 +27,8 @@ from oneclass.models.random_graph.blocks import (
 )
 from oneclass.models.random_graph.inference import step_sizes, sum_bias_parameters
 from oneclass.models.random_graph.model import RandomGraph, RandomGraphSettings
-from tests.models.block_fits import (
-    assert_begins_at_an_earlier_fit,
-    assert_scores_serve_inside,
-    evaluate_score,
-    held_out,
-    plant_traits,
-    shorten_phases,
-)
-from tests.models.random_graph.dense_bound import (
+from tests.models.block_fits import Backwards, Processes, Scales, plant_traits, shorten_phases, store_rows
+from tests.models.random_graph.test_random_graph import (
     assert_side,
     dense_moments,
     float_sides,
@@ -51,8 +49,26 @@ def short(monkeypatch):
 
 
 def fit_model(matrix, *, threads=1, options=None, **settings):
-    model = RandomGraph(RandomGraphSettings(**{**SHORT, **settings}), seed=3, threads=threads)
-    return model.fit(matrix, options or FitOptions())
+    return RandomGraph(**{**SHORT, **settings}, seed=3, threads=threads).fit(matrix, options or FitOptions())
+
+
+def assert_same_bits(one, other):
+    for name, array in one._arrays().items():
+        assert np.array_equal(array, other._arrays()[name]), name
+
+
+def assert_close(one, other, within):
+    """Every fitted array within a share of its largest value."""
+    for name, array in one._arrays().items():
+        worst = np.abs(array - other._arrays()[name]).max()
+        assert worst <= within * np.abs(array).max(), (name, worst)
+
+
+def draw_counts(matrix):
+    """Counts 1 to 4, a user and an item without an edge."""
+    counts = matrix.toarray() * np.random.default_rng(1).integers(1, 5, matrix.shape)
+    counts[7], counts[:, 11] = 0, 0
+    return csr_matrix(counts.astype(np.float32))
 
 
 @contextmanager
@@ -68,7 +84,11 @@ def by_messages(matrix, **settings):
 
 
 def test_a_fit_by_blocks_begins_at_an_earlier_fit(long_tailed):
-    assert_begins_at_an_earlier_fit(fit_model, long_tailed, 2e-5, iterations=3)
+    """From a fit of fewer users it comes to where one machine's does."""
+    first, rows = fit_model(long_tailed[:200]), np.arange(300)
+    options = FitOptions(start=Start(first, np.where(rows < 190, rows, -1), np.arange(120)))
+    one, many = (fit_model(long_tailed, blocks=blocks, options=options, iterations=3) for blocks in (1, 4))
+    assert_close(one, many, ROUNDED)
 
 
 def test_in_turns_the_items_move_by_the_sum_of_the_latest_messages(long_tailed, monkeypatch):
@@ -90,13 +110,20 @@ def test_in_turns_the_items_move_by_the_sum_of_the_latest_messages(long_tailed, 
 @pytest.mark.parametrize("refreshed", [1, 2])
 def test_in_turns_30_iterations_reach_the_s_of_one_machine_within_a_standard_error(refreshed, monkeypatch):
     shorten_phases(monkeypatch, t_tau=10, t_epsilon=10)
-    train, targets = held_out(plant_traits(1500))
+    likes = plant_traits(1500)
+    held_out = choose_held_out_edges(likes, np.ones(1500, dtype=np.int64), 1, *map(np.arange, likes.shape))
+    train, targets = split_matrix(likes, held_out)
     one, turns = (
         fit_model(train, threads=2, iterations=30, **settings)
         for settings in ({}, {"blocks": 6, "refreshed": refreshed})
     )
+
+    def mean_rank(model, score):
+        scores = model.scores(train, users=np.arange(1500), score=score)
+        return average_over_users(compute_user_metrics(rank_targets(scores, train, targets)))["mean_rank"]
+
     for score in ("popularity_x_odds", "like"):
-        right, found = (evaluate_score(model, train, targets, score)["mean_rank"] for model in (one, turns))
+        right, found = mean_rank(one, score), mean_rank(turns, score)
         assert right.value > 0.8 and abs(found.value - right.value) < right.standard_error, score
 
 
@@ -124,9 +151,14 @@ def test_a_fit_leaves_no_users_behind_even_where_it_is_interrupted(long_tailed, 
 
 @pytest.mark.parametrize("refreshed", [0, 1])
 def test_scores_serve_inside_a_fit_by_blocks(long_tailed, refreshed):
-    assert_scores_serve_inside(
-        RandomGraph(RandomGraphSettings(**{**SHORT, "blocks": 3, "refreshed": refreshed}), seed=3), long_tailed
-    )
+    model, seen = RandomGraph(**SHORT, blocks=3, refreshed=refreshed, seed=3), []
+
+    def look(epoch):
+        seen.append([model.scores(long_tailed[:9], users=users) for users in (None, np.arange(9))])
+
+    model.fit(long_tailed, FitOptions(on_epoch=look))
+    for users, last in zip((None, np.arange(9)), seen[-1], strict=True):
+        np.testing.assert_array_equal(last, model.scores(long_tailed[:9], users=users))
 
 
 BLOCKS = [slice(0, 7), slice(7, 20), slice(20, 30)]
@@ -166,3 +198,100 @@ def test_biases_move_by_equation_19_whichever_messages_say_it(fixed):
     fresh = [sum_bias_parameters(items.arrays, *parts, 0.0) for parts in of_blocks[fixed:]]
     update_item_biases(items, total, fresh, 0.6, 0.3)
     assert_side(items, updated_biases(*dense, 0.6, 0.3))
+
+
+ROUNDED = 2e-5  # blocks add an item's sums in float32
+
+
+@pytest.mark.parametrize("count", [3, 7])
+@pytest.mark.parametrize("settings", [{}, {"learn_tau": False}], ids=str)
+def test_blocks_make_the_fit_of_one_machine(long_tailed, settings, count):
+    matrix = draw_counts(long_tailed)  # with a user and an item without an edge
+    seen = {1: [], count: []}
+    one, many = (
+        fit_model(matrix, blocks=of, options=FitOptions(on_epoch=epochs.append), **settings)
+        for of, epochs in seen.items()
+    )
+    np.testing.assert_array_equal(one.item_degrees, many.item_degrees)
+    assert_close(one, many, ROUNDED)
+    for before, after in zip(seen[1], seen[count], strict=True):
+        assert before.values == pytest.approx(after.values, rel=1e-6)
+
+
+@pytest.mark.parametrize("settings", [{}, {"refreshed": 2}], ids=str)
+def test_threads_and_calls_in_another_order_or_made_twice_change_no_bit(long_tailed, settings):
+    one = fit_model(long_tailed, blocks=5, **settings)
+    assert_same_bits(one, fit_model(long_tailed, blocks=5, threads=2, **settings))
+    workers = FitOptions(workers=Backwards())
+    assert_same_bits(one, fit_model(long_tailed, blocks=5, options=workers, **settings))
+
+
+def test_a_process_that_is_killed_changes_no_bit_and_leaves_nothing(long_tailed, tmp_path):
+    settings = {"iterations": 8, "blocks": 5}
+    workers, scratch = Processes(), tmp_path / "seen by all"
+    many = fit_model(long_tailed, options=FitOptions(workers=workers, scratch=scratch), **settings)
+    workers.pool.shutdown()
+    assert workers.killed == 1
+    assert_same_bits(many, fit_model(long_tailed, **settings))
+    assert not list(scratch.iterdir())
+
+
+@pytest.mark.parametrize("copies", [1, 6])
+def test_items_alone_travel_however_many_users_there_are(long_tailed, tmp_path, copies):
+    matrix, scales = csr_matrix(vstack([long_tailed] * copies)), Scales()
+    options = FitOptions(workers=scales, rows=store_rows(matrix, tmp_path))
+    model = fit_model(matrix, blocks=3, options=options, iterations=4)
+    assert max(scales.taken) <= 120 * 4 * (2 * 5 + 2) + 3000
+    assert max(scales.given) <= 120 * 4 * message_size(5) + 1000
+    assert_same_bits(model, fit_model(matrix, blocks=3, iterations=4))
+
+
+def test_blocks_have_about_equal_numbers_of_edges_and_none_is_empty(long_tailed):
+    starts = long_tailed.indptr
+    bounds = partition_by_edges(starts, 4)
+    assert bounds[0][0] == 0 and bounds[-1][1] == 300 and all(a[1] == b[0] for a, b in pairwise(bounds))
+    loads = [starts[end] - starts[first] + 8 * (end - first) for first, end in bounds]
+    assert max(loads) - min(loads) < 2 * (8 + np.diff(starts).max())
+    assert partition_by_edges(np.array([0, 1, 2]), 9) == [(0, 1), (1, 2)]
+
+
+def double_block(block, state, add):
+    """A call as a model has it: it reads the users, writes them, and answers."""
+    users = block.read(state)["users"]
+    block.write(state + 1, {"users": 2 * users + add, "same": block.read(state)["same"]})
+    return block.number, users.sum()
+
+
+@pytest.fixture
+def begun(long_tailed, tmp_path):
+    with partition_users(long_tailed, 3, "terms", FitOptions(workers=Backwards(), scratch=tmp_path)) as blocks:
+        blocks.write_users({"users": np.arange(300.0), "same": np.arange(600).reshape(300, 2)})
+        yield blocks
+    assert not list(tmp_path.iterdir())
+
+
+def test_blocks_keep_what_their_calls_write_and_a_call_that_is_made_twice_writes_the_same(begun):
+    assert [number for number, _ in begun.map_blocks(double_block, 1.0, writes=True)] == [0, 1, 2]
+    np.testing.assert_array_equal(begun.gather_users()["users"], 2 * np.arange(300.0) + 1)
+    np.testing.assert_array_equal(begun.gather_users()["same"], np.arange(600).reshape(300, 2))
+
+
+def test_some_blocks_are_asked_and_the_others_stay(begun):
+    begun.map_blocks(double_block, 0.0, of=begun[1:2], writes=True)
+    middle, users = begun[1], np.arange(300.0)
+    users[middle.first : middle.end] *= 2
+    np.testing.assert_array_equal(begun.gather_users()["users"], users)
+
+
+def test_two_writes_of_a_block_are_kept(begun, tmp_path):
+    for _ in range(4):
+        begun.map_blocks(double_block, 0.0, writes=True)
+    names = sorted(file.name for file in tmp_path.glob("*/*"))
+    assert names == [f"block-{number}-{state}.npz" for number in range(3) for state in (3, 4)]
+
+
+def test_a_block_has_its_rows_and_refuses_those_of_another_matrix(begun, long_tailed):
+    for block in begun:
+        assert (block.matrix(120) != long_tailed[block.first : block.end]).nnz == 0
+    with pytest.raises(ValueError, match=r"rows 0 to \d+ came as a matrix of .*90 columns"):
+        begun[0].matrix(90)

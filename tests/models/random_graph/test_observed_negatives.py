@@ -14,7 +14,7 @@ from oneclass.models.random_graph.explicit_negatives import ExplicitNegativeSamp
 from oneclass.models.random_graph.inference import PrecisionPosterior, RandomGraphPosterior
 from oneclass.models.random_graph.model import RandomGraph, RandomGraphSettings
 from oneclass.tasks.demo import DemoSettings, simulate_likes
-from tests.models.random_graph.dense_bound import dense_bound, dense_moments, float_sides, random_side
+from tests.models.random_graph.test_random_graph import dense_bound, dense_moments, float_sides, random_side
 
 pytestmark = pytest.mark.slow
 
