@@ -160,20 +160,3 @@ join judged using (protocol, model, score)
 left join against_best using (protocol, model, score)
 left join folded using (protocol)
 order by list_position($protocols, protocol), list_place, place
-
--- name: popularity_tests
--- One row per protocol, main metric and ranked list of one run, compared with popularity over the same users: the plain
--- p-value.
-with main(protocol, metric) as (
-    select unnest($protocols::varchar[]), unnest($metrics::varchar[])
-)
-select protocol, metric, model, score, p_value
-from evaluation.pairs
-join main using (protocol, metric)
-where run_id = $run_id and other_model = 'popularity'
-
--- name: known_ranks
--- One row per protocol and ranked list of one run: the mean of a metric.
-select protocol, model, score, value, standard_error, users
-from evaluation.metrics
-where run_id = $run_id and metric = $metric

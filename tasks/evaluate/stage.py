@@ -15,7 +15,6 @@ import numpy as np
 from oneclass.models.evaluation import metrics
 from oneclass.models.evaluation.beyond_accuracy import Exposure
 from oneclass.models.numerics.validation import count_item_degrees
-from oneclass.tasks import leaderboard
 from oneclass.tasks.cluster import LOCAL, Executor
 from oneclass.tasks.evaluate import calibration, jobs, own_metrics, strata, tables
 from oneclass.tasks.evaluate.jobs import EvalBatch
@@ -72,8 +71,7 @@ def evaluate(
     explicit negatives. `strata` has some metrics by strata of users and of items (`tasks.evaluate.strata`).
 
     The rows of an earlier run with the same fits and split are copied (`tasks.evaluate.tables`). A model that cannot be
-    evaluated, for example because of a NaN score, is left out. A model that is worse than random or than popularity is
-    named in a warning (`tasks.leaderboard.add_weaknesses`).
+    evaluated, for example because of a NaN score, is left out.
 
     Args:
         judged: the protocol's split, or its folds, with their fits; then the split that has its validation part.
@@ -101,9 +99,6 @@ def evaluate(
             write_evaluation(connection, run_id, protocol, found.ranked, found.likes, found.explicit_feedback)
         if not found.evaluated.failed:  # the next run tries failed models again
             tables.store_evaluation(connection, open_cache(connection), run_id, protocol, vars(found.evaluated))
-        table = leaderboard.group_by_protocol(leaderboard.load_leaderboard(connection, run_id)).get(protocol, [])
-    for sentence in leaderboard.list_weaknesses(table):
-        logger.warning("%s", sentence)
     return found.evaluated
 
 

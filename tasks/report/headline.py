@@ -1,7 +1,7 @@
 """Build the first screen of the report: headline, KPI cards, warnings, and sentences on the best of each protocol."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -15,7 +15,7 @@ from oneclass.tasks import leaderboard
 from oneclass.tasks.html import numbers
 from oneclass.tasks.html.numbers import NO_BREAK_SPACE, format_list
 from oneclass.tasks.html.templates import draw_sparkline
-from oneclass.tasks.leaderboard import FOLDS_NOTE, LeaderboardRow, list_weaknesses
+from oneclass.tasks.leaderboard import FOLDS_NOTE, LeaderboardRow
 from oneclass.tasks.promotion_log import Decision, load_decisions
 from oneclass.tasks.protocols import PROTOCOLS, describe_folds, find_deciding_protocol
 from oneclass.tasks.report.tables import Row, RunTables, group_rows, join_words
@@ -245,7 +245,6 @@ MIN_REJECT_SHARE = 0.001  # of all lines; below it a sentence in the text is eno
 MAX_EXAMPLES = 3
 
 # What the reader can do about a warning of each kind.
-WEAK_ACTION = "Leave the model out (--models) or search its settings (flows.tune)."
 RULE_ACTION = "Look at the rows of the table that break the rule."
 UNREAD_ACTION = "Mend the file and put it into the landing folder again."
 KEPT_ACTION = "The lists of the model before stay published; flows.promote publishes another."
@@ -264,7 +263,6 @@ class RunWarning:
 
 def collect_warnings(
     overview: Row,
-    main: Mapping[str, list[LeaderboardRow]],
     *,
     broken: Iterable[Row] = (),
     decision: Decision | None = None,
@@ -278,11 +276,7 @@ def collect_warnings(
         unread: files of the landing folder that were not read, with the reasons.
         alarms: what the run found damaged, wrong or unusual.
     """
-    weak = {sentence: rows[0].protocol for rows in main.values() for sentence in list_weaknesses(rows)}
-    warnings = [RunWarning(text, f"main-{at}", "guessing" in text, WEAK_ACTION) for text, at in weak.items()]
-    warnings += [
-        RunWarning(_describe_rule(row), "soundness", row["severity"] == "error", RULE_ACTION) for row in broken
-    ]
+    warnings = [RunWarning(_describe_rule(row), "soundness", row["severity"] == "error", RULE_ACTION) for row in broken]
     warnings += [RunWarning(alarm.removesuffix("."), "soundness", severe=True) for alarm in alarms]
     warnings += [RunWarning(text, "log", True, UNREAD_ACTION) for text in describe_unread(unread)]
     if decision and not decision.promoted:

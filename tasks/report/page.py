@@ -56,7 +56,7 @@ def build_page(tables: RunTables, home: Home, earlier: list[str]) -> Page:
         headline.build_volume_card(overview, tables("events_by_night")),
     ]
     warnings = collect_warnings(
-        overview, main, broken=tables.as_rows("broken_rules"), decision=decision, unread=unread,
+        overview, broken=tables.as_rows("broken_rules"), decision=decision, unread=unread,
         alarms=runs.load_alarms(connection, run_id),
     )  # fmt: skip
     name = f"{overview['started_at']:%Y-%m-%dT%H%M%S}"

@@ -111,7 +111,7 @@ class Table:
         name: its anchor.
         caption: the meaning of one row.
         source: its warehouse table.
-        rows: the values by key; an optional `standing` marks the best, those level with it, and the weak.
+        rows: the values by key; an optional `standing` marks the best and those level with it.
         sorted_by: the column by which the rows are sorted, and `ascending` or `descending`.
         cards: whether rows become cards on a narrow screen; otherwise the table scrolls sideways.
     """

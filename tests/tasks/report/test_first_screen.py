@@ -10,14 +10,12 @@ import duckdb
 import numpy as np
 import polars as pl
 import pytest
-from scipy import stats
 
 from oneclass import sql
-from oneclass.models.evaluation.metrics import Comparison, Mean
+from oneclass.models.evaluation.metrics import Comparison
 from oneclass.tasks import home_page, leaderboard
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
-from oneclass.tasks.leaderboard import LeaderboardRow, add_weaknesses, list_weaknesses
 from oneclass.tasks.promotion_log import Decision, record_decision
 from oneclass.tasks.report import report
 from oneclass.tasks.report.headline import build_headline, collect_warnings
@@ -184,7 +182,7 @@ def test_pinned_and_new_items_are_marked_in_lists_and_search(tmp_path, undrawn, 
 
 @pytest.mark.parametrize(("events", "rejects", "told"), [(200_000, 4, False), (0, 0, False), (100_000, 900, True)])
 def test_rejected_lines_are_told_of_in_proportion(events, rejects, told):
-    alarms = collect_warnings({"events": events, "rejects": rejects}, {})
+    alarms = collect_warnings({"events": events, "rejects": rejects})
     assert [one.text for one in alarms] == ["900 lines, 0.9\N{NO-BREAK SPACE}% of all, could not be read"] * told
 
 
@@ -248,65 +246,3 @@ def test_ties_with_the_best_are_shaded_and_every_list_has_a_dot_on_one_scale(pag
         values = [float(re.search(r'class="dots" data-value="([\d.]+)"', cells)[1]) for _, cells in rows]
         at = [float(re.search(r'<circle cx="([\d.]+)%"', cells)[1]) for _, cells in rows]
         assert np.ptp(np.diff(at) / np.diff(values)) < 1 and 0 < min(at) and max(at) < 100  # one scale
-
-
-RANKS = {
-    "popularity": {"score": (0.30, 0.80)},
-    "mrf_dense": {"score": (0.40, 0.90)},
-    "slim": {"score": (0.35, 0.33)},
-    "wmf": {"score": (0.29, 0.85)},
-    "random_graph": {"like": (0.10, 0.45), "popularity_x_odds": (0.38, 0.91)},
-    "paired_symbols": {"like": (0.10, 0.45), "popularity_x_odds": (0.20, 0.49)},
-}
-RECALL = {"recall@20": (0.2, 0.01), "recall@50": (0.3, 0.01)}
-GUESSING = "strong_generalization ranks worse than guessing: mean rank"
-SENTENCES = [
-    f"slim on {GUESSING} 0.3300 of known items, and guesses have 0.5",
-    "wmf on strong_generalization is worse than popularity: ndcg@100 0.2900, and popularity has 0.3000",
-    f"paired_symbols on {GUESSING} 0.4900 of known items, and guesses have 0.5",
-    "paired_symbols on strong_generalization is worse than popularity: ndcg@100 0.2000, and popularity has 0.3000",
-]
-
-
-def make_table(ranks=RANKS, protocol="strong_generalization", error=0.001):
-    return [
-        LeaderboardRow(protocol, model, score, 40, {"ndcg@100": (ndcg, 0.01), **RECALL, "mean_rank": (rank, error)}, "")
-        for model, scores in ranks.items()
-        for score, (ndcg, rank) in scores.items()
-    ]
-
-
-def with_weaknesses(rows, p_value=1e-6):
-    """Add weaknesses; every list has the same p-value against popularity, and all items to be found are known."""
-    tests = {(row.protocol, "ndcg@100", row.model, row.score): p_value for row in rows}
-    ranks = {(row.protocol, row.model, row.score): Mean(*row.cells["mean_rank"], row.users) for row in rows}
-    return add_weaknesses(rows, tests, ranks)
-
-
-def test_a_model_is_named_where_its_best_score_is_worse_than_a_trivial_one():
-    rows = with_weaknesses(make_table())
-    assert list_weaknesses(rows) == SENTENCES
-    assert {row.model for row in rows if row.weaknesses} == {"slim", "wmf", "paired_symbols"}
-
-
-def test_popularity_is_held_against_guesses_alone_and_protocols_apart():
-    rows = with_weaknesses(
-        [*make_table({"popularity": {"score": (0.2, 0.4)}}), *make_table({"wmf": {"score": (0.1, 0.6)}}, "given")]
-    )
-    (sentence,) = list_weaknesses(rows)
-    assert sentence.startswith("popularity on strong_generalization ranks worse than guessing")
-
-
-# Five models are compared with popularity, so Holm's factor of equal p-values is 5.
-@pytest.mark.parametrize(("p_value", "marked"), [(0.0099, {"wmf", "paired_symbols"}), (0.0101, set()), (None, set())])
-def test_a_model_is_worse_than_popularity_where_the_corrected_test_says_so(p_value, marked):
-    rows = with_weaknesses(make_table(error=1.0), p_value)
-    assert {row.model for row in rows if row.weaknesses} == marked
-
-
-def test_a_mean_rank_is_below_guesses_where_the_corrected_test_says_so():
-    """Of two models' one-sided t-tests with 39 degrees of freedom, the smaller p-value is doubled."""
-    bound = -float(stats.t.ppf(0.025, 39)) * 0.01
-    for rank, marked in ((0.5 - 1.001 * bound, {"slim"}), (0.5 - 0.999 * bound, set())):
-        rows = with_weaknesses(make_table({"slim": {"score": (0.4, rank)}, "wmf": {"score": (0.4, 0.6)}}, error=0.01))
-        assert {row.model for row in rows if row.weaknesses} == marked
