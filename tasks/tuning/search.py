@@ -113,7 +113,7 @@ def suggest_trial(search: Search, ended: Sequence[FrozenTrial], interactions: cs
     number = len(ended)
     seed = int(np.random.SeedSequence([search.seed, number]).generate_state(1)[0])
     sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=STARTUP_TRIALS, multivariate=True)
-    study = optuna.create_study(direction="maximize", sampler=sampler, pruner=optuna.pruners.MedianPruner())
+    study = optuna.create_study(direction="maximize", sampler=sampler)
     study.add_trials(ended)
     if number < len(search.initial_values):
         values = search.initial_values[number]

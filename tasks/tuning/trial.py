@@ -4,10 +4,8 @@ import logging
 import math
 import time
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
-import numpy as np
 import optuna
 from optuna.trial import FrozenTrial, TrialState
 
@@ -19,12 +17,10 @@ from oneclass.tasks import memory_errors
 from oneclass.tasks.errors import OneclassError
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.tuning.search import Search, describe_trials, find_best_trial, format_setting
-from oneclass.tasks.tuning.validation import ValidationData, evaluate_model, sample_users
+from oneclass.tasks.tuning.validation import ValidationData, evaluate_model
 
 logger = logging.getLogger(__name__)
 
-CHECKPOINTS = (1 / 8, 1 / 4, 1 / 2)  # shares of the epochs, the same in every trial, so that trials can be compared
-CHECKPOINT_USERS = 200  # validation users of a checkpoint
 MAX_SECONDS_RATIO, MIN_LIMIT_SECONDS = 8, 20.0  # limit of a run's own trials: over the first one, and at least
 
 
@@ -45,8 +41,7 @@ def fit_trial(
     """Fit and evaluate a trial of a model of class `kind` on validation data in memory.
 
     A trial fails if the model refuses the settings, if its scores cannot be ranked, or if memory is short, here or on
-    the whole log. It is pruned if it falls behind other trials or, in a run's own search, takes far longer than the
-    first. The checkpoints depend on counts only, never on measured time, so that a study can be repeated exactly.
+    the whole log. In a run's own search it is pruned if it takes far longer than the first.
 
     Returns:
         The ended trial. Its attributes are `values`, all `settings`, the `score` that reached its value, the
@@ -56,16 +51,10 @@ def fit_trial(
     if search.whole and first.state == TrialState.COMPLETE:
         limit = max(MIN_LIMIT_SECONDS, MAX_SECONDS_RATIO * first.user_attrs["seconds"])
 
-    def watch(model: Model, epoch: Epoch) -> None:
+    def watch(epoch: Epoch) -> None:
         seconds = time.perf_counter() - started
         if seconds > limit and epoch.number < epoch.of:
             raise optuna.TrialPruned(f"stopped after {seconds:.0f} s, at epoch {epoch.number} of {epoch.of}")
-        reached = [share for share in CHECKPOINTS if epoch.number == int(np.ceil(share * epoch.of)) < epoch.of]
-        if reached and model.is_iterative and len(folds) == 1:
-            part = sample_users(folds[0].part, CHECKPOINT_USERS)
-            trial.report(evaluate_model([model], [part], search.metric)[0].value, int(100 * reached[-1]))
-            if trial.should_prune():
-                raise optuna.TrialPruned(f"stopped at {100 * reached[-1]:.0f} %")
 
     value, error, score, note, values = None, None, "", "", trial.user_attrs["values"]
     settings = {**search.start.model_dump(mode="json"), **values}
@@ -81,7 +70,7 @@ def fit_trial(
                 explicit_negatives=data.explicit_negatives,
                 item_features=data.item_features,
                 scratch=scratch,
-                on_epoch=partial(watch, model),
+                on_epoch=watch,
             )
             # Settings other than the initial ones must fit into memory on the whole log too.
             size = search.whole if search.whole and values else LogSize.of(data.train)
