@@ -17,8 +17,7 @@ import numpy as np
 from scipy.sparse import csr_matrix, issparse
 
 from oneclass.models.fit_options import DEFAULT_OPTIONS, FitOptions
-from oneclass.models.numerics.sequential_histories import identify_histories
-from oneclass.models.numerics.validation import check_interactions, count_item_degrees, drop_unknown_entries
+from oneclass.models.numerics.validation import check_interactions, count_item_degrees
 from oneclass.models.settings import Estimator, SettingsT
 
 if TYPE_CHECKING:
@@ -142,7 +141,7 @@ class Model(Estimator[SettingsT], ABC):
     def check_histories(self, histories: csr_matrix, users: Indices = None) -> csr_matrix:
         """Return histories without the items that no training user has; if not one for each of the users, raise."""
         trained = self.compute_once("trained", lambda: self.item_degrees > 0)
-        histories = drop_unknown_entries(histories, trained, self.name)
+        histories = _load("numerics.sequential_histories").drop_unknown_entries(histories, trained, self.name)
         if users is not None and len(users) != histories.shape[0]:
             raise ValueError(f"{len(users)} users but {histories.shape[0]} histories; give one history for each user")
         return histories
@@ -235,7 +234,7 @@ class Model(Estimator[SettingsT], ABC):
         """Return `make()`, which a fitted model caches: for good, or for the last block of histories, if given."""
         if self._cache is None:
             return make()
-        key = histories if histories is None else identify_histories(histories)
+        key = None if histories is None else _load("numerics.sequential_histories").identify_histories(histories)
         last_key, value = self._cache.get(name, (0, None))
         if last_key != key:
             self._cache[name] = key, (value := make())

@@ -214,7 +214,5 @@ DEFAULT_OPTIONS = FitOptions()
 
 
 def has_converged(before: float, now: float, tolerance: float) -> bool:
-    """Whether an objective has changed by less than this share of itself since the last check; never with tolerance
-    0.
-    """
+    """Whether an objective has changed by less than this share of itself since the last check; never if it is 0."""
     return abs(now - before) < tolerance * abs(before)

@@ -162,9 +162,7 @@ class ModelSettings(Settings):
 
 
 class RecencySettings(ModelSettings):
-    """Settings of a model that weighs the entries of a history by recency when scoring; the fit does not depend on
-    it.
-    """
+    """Settings of a model that weighs the entries of a history by recency in its scores, not in its fit."""
 
     exponents: ClassVar = (0.0, 0.2, 0.4, 0.7, 1.0)
     recency_search_space: ClassVar[SearchSpace] = {"recency_exponent": Choice(exponents)}
@@ -252,10 +250,8 @@ class Estimator(Generic[SettingsT]):
     def default_params(cls) -> dict[str, Any]:
         """Return the default of each parameter by name."""
         fields = cls.Settings.model_fields.items()
-        return {name: field.get_default(call_default_factory=True) for name, field in fields} | {
-            "seed": 0,
-            "threads": 1,
-        }
+        settings = {name: field.get_default(call_default_factory=True) for name, field in fields}
+        return settings | {"seed": 0, "threads": 1}
 
     def __init__(
         self, settings: SettingsT | None = None, /, *, seed: int = 0, threads: int = 1, **parameters: Any

@@ -46,9 +46,9 @@ from oneclass.models.graph_filter.graph import (
 from oneclass.models.memory_estimates import FitCost, LogSize
 from oneclass.models.numerics.matmul import dense_times, pattern_times
 from oneclass.models.numerics.popularity_fallback import fallback_factors, fill_popularity_fallback
-from oneclass.models.numerics.sequential_histories import recency_weights
+from oneclass.models.numerics.sequential_histories import recency_weights, single_item_histories
 from oneclass.models.numerics.threads import single_threaded_blas
-from oneclass.models.numerics.validation import mean_degree, single_item_histories
+from oneclass.models.numerics.validation import mean_degree
 from oneclass.models.settings import NumericRange, RecencySettings, RelativeRange, SearchSpace, interpolate_by_items
 
 SMALL_FILTER = 1 << 25  # numbers of a filter that is always formed: 128 MB, 5,792 items

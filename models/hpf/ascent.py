@@ -80,9 +80,7 @@ class Ascent:
         self.item_sums = np.empty((parts, *items.factors.shape), dtype=np.float32)
 
     def allocate(self) -> float:
-        """One pass over the edges: set phi to its block maximum, kept as sums for both sides; returns the bound
-        then.
-        """
+        """Set phi to its block maximum in a pass over the edges, kept as sums for both sides; return the bound."""
         users, items, logs = self.users, self.items, np.zeros(len(self.shards) - 1)
         tables = users.factors, items.factors
         allocate_edges(*self.graph, *tables, self.shards, self.user_sums, self.item_sums, logs)

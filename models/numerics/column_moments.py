@@ -1,6 +1,4 @@
-"""Moments of the columns of a users x items matrix under weights of the users, and the columns' centring and
-rescaling.
-"""
+"""Moments of the columns of a users x items matrix under weights of the users, their centring and rescaling."""
 
 from dataclasses import dataclass
 

@@ -4,12 +4,15 @@ A user's latest likes may predict the next ones better than the earliest. An ent
 the weight (1 + n)^-p, where p is the setting `recency_exponent`; with p = 0 all weights are 1.
 """
 
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numba import njit
 from scipy.sparse import csr_matrix
+
+from oneclass.models.numerics.validation import check_matrix
 
 
 @njit(cache=True, nogil=True)
@@ -113,6 +116,44 @@ def copy_order(histories: csr_matrix, found: csr_matrix, entries: np.ndarray) ->
     found.recency_ranks = None if ranks is None else ranks[entries]
     found.event_ages = None if ages is None else ages.take(entries)
     return found
+
+
+def drop_unknown_entries(histories: csr_matrix, trained: np.ndarray, model: str) -> csr_matrix:
+    """Histories, (users, items), without the entries of items that have no training edge; a warning says how many.
+
+    The others keep their order and the ages of their events, where they are known.
+
+    Args:
+        trained: bool (items,), whether an item has a training edge.
+        model: its name, for the warning.
+
+    Raises:
+        TypeError, ValueError: as `check_matrix`; or the histories have another number of columns.
+    """
+    check_matrix(histories, "histories")
+    items = len(trained)
+    if histories.shape[1] != items:
+        raise ValueError(
+            f"histories: {histories.shape[1]} columns, but {model} was fitted on a matrix of {items} columns; give one "
+            "column for each item of the training matrix, in the same order"
+        )
+    known = trained[histories.indices]
+    if known.all():
+        return histories
+    warnings.warn(
+        f"{model}: {np.count_nonzero(~known)} history entries are of items that no training user has; they are ignored",
+        stacklevel=4,
+    )
+    indptr = np.concatenate([[0], np.cumsum(known)])[histories.indptr]
+    parts = (histories.data[known], histories.indices[known], indptr.astype(histories.indptr.dtype))
+    return copy_order(histories, csr_matrix(parts, shape=(histories.shape[0], items)), known)
+
+
+def single_item_histories(items: np.ndarray, count: int) -> csr_matrix:
+    """Histories of one item each, (len(items), count); `items` are columns."""
+    indptr = np.arange(len(items) + 1, dtype=np.int32)
+    alone = csr_matrix((np.ones(len(items), np.float32), np.asarray(items, np.int32), indptr), (len(items), count))
+    return with_recency_ranks(alone, np.zeros(len(items), dtype=np.int32))
 
 
 def identify_histories(histories: csr_matrix) -> tuple[bytes, ...]:

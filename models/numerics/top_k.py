@@ -9,7 +9,7 @@ from scipy.sparse import csr_matrix
 
 from oneclass.models.numerics.adjacency import as_read_only, find_largest, nth_smallest
 from oneclass.models.numerics.matmul import dense_times, normalize_columns
-from oneclass.models.numerics.validation import single_item_histories
+from oneclass.models.numerics.sequential_histories import single_item_histories
 
 ITEMS_PER_SCAN = 32  # items that are passed over together, where none is among the n best
 NUM_GROUPS = 256  # of items; their maxima tell below which score no item is among the n best

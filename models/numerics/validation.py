@@ -1,12 +1,9 @@
 """What models take: users x items matrices of counts, checked before anything is computed from them."""
 
-import warnings
 from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_matrix
-
-from oneclass.models.numerics.sequential_histories import copy_order, with_recency_ranks
 
 MIN_IDS, MIN_ID_SHARE = 10, 0.9  # different numbers in a column of ids, and the share of entries above 0
 ENTRIES_PER_CHUNK = 1 << 23  # entries that are counted together, 64 MB
@@ -102,47 +99,9 @@ def mean_degree(matrix: csr_matrix) -> float:
     return matrix.nnz / max(1, np.count_nonzero(np.diff(matrix.indptr)))
 
 
-def single_item_histories(items: np.ndarray, count: int) -> csr_matrix:
-    """Histories of one item each, (len(items), count); `items` are columns."""
-    indptr = np.arange(len(items) + 1, dtype=np.int32)
-    alone = csr_matrix((np.ones(len(items), np.float32), np.asarray(items, np.int32), indptr), (len(items), count))
-    return with_recency_ranks(alone, np.zeros(len(items), dtype=np.int32))
-
-
 def row_sums(indptr: np.ndarray, of_entries: np.ndarray) -> np.ndarray:
     """Sums of the entries of each row of a CSR matrix, float64 (rows,)."""
     ends = np.zeros(len(of_entries) + 1)
     np.cumsum(of_entries, out=ends[1:])
     at = ends[indptr]
     return at[1:] - at[:-1]
-
-
-def drop_unknown_entries(histories: csr_matrix, trained: np.ndarray, model: str) -> csr_matrix:
-    """Histories, (users, items), without the entries of items that have no training edge; a warning says how many.
-
-    The others keep their order and the ages of their events, where they are known.
-
-    Args:
-        trained: bool (items,), whether an item has a training edge.
-        model: its name, for the warning.
-
-    Raises:
-        TypeError, ValueError: as `check_matrix`; or the histories have another number of columns.
-    """
-    check_matrix(histories, "histories")
-    items = len(trained)
-    if histories.shape[1] != items:
-        raise ValueError(
-            f"histories: {histories.shape[1]} columns, but {model} was fitted on a matrix of {items} columns; give one "
-            "column for each item of the training matrix, in the same order"
-        )
-    known = trained[histories.indices]
-    if known.all():
-        return histories
-    warnings.warn(
-        f"{model}: {np.count_nonzero(~known)} history entries are of items that no training user has; they are ignored",
-        stacklevel=4,
-    )
-    indptr = np.concatenate([[0], np.cumsum(known)])[histories.indptr]
-    parts = (histories.data[known], histories.indices[known], indptr.astype(histories.indptr.dtype))
-    return copy_order(histories, csr_matrix(parts, shape=(histories.shape[0], items)), known)

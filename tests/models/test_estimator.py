@@ -103,10 +103,10 @@ def test_a_bar_shows_the_epochs_and_changes_nothing(model, capsys):
 
 
 @pytest.mark.parametrize(
-    ("model", "files", "lines"), [("popularity:Popularity", 8, 1600), ("random_graph.model:RandomGraph", 16, 3270)]
+    ("model", "files", "lines"), [("popularity:Popularity", 6, 1100), ("random_graph.model:RandomGraph", 14, 2900)]
 )
 def test_a_fit_reads_few_files(model, files, lines):
-    """What one reads to follow a fit: the files of the package that it imports, nearly empty ones apart."""
+    """What one reads to follow a fit: the files it imports, but for nearly empty ones and the cache of machine code."""
     module, _, name = model.partition(":")
     code = (
         f"import sys, numpy, scipy.sparse; from oneclass.models.{module} import {name}; "
@@ -114,7 +114,8 @@ def test_a_fit_reads_few_files(model, files, lines):
         "print(*{found.__file__ for name, found in sys.modules.items() if name.partition('.')[0] == 'oneclass'})"
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    sizes = {file: len(Path(file).read_text().splitlines()) for file in done.stdout.split() if "__init__" not in file}
+    opened = [file for file in done.stdout.split() if not file.endswith(("__init__.py", "numba_cache.py"))]
+    sizes = {file: len(Path(file).read_text().splitlines()) for file in opened}
     lengths = [size for file, size in sizes.items() if file.endswith(("popularity.py", "random_graph/model.py"))]
     assert lengths and max(lengths) <= 250  # Algorithm 1 and its equations
     assert len(sizes) <= files and sum(sizes.values()) <= lines, sizes

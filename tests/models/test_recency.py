@@ -6,8 +6,7 @@ from scipy.sparse import csr_matrix
 
 from oneclass.models.blend import Blend, BlendSettings
 from oneclass.models.blend.model import normalize_scores
-from oneclass.models.numerics.sequential_histories import with_recency_ranks
-from oneclass.models.numerics.validation import single_item_histories
+from oneclass.models.numerics.sequential_histories import single_item_histories, with_recency_ranks
 from oneclass.models.registry import MODELS
 
 FITTED = {

@@ -8,12 +8,12 @@ from oneclass.models.numerics.column_moments import degree_weights_or_ones, exac
 from oneclass.models.numerics.sequential_histories import (
     EventAges,
     SequentialHistories,
+    drop_unknown_entries,
     recency_weights,
     select_ranks,
     with_event_ages,
     with_recency_ranks,
 )
-from oneclass.models.numerics.validation import drop_unknown_entries
 
 
 def draw_histories(seed, users=30, items=40):
