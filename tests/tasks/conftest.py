@@ -48,6 +48,18 @@ def keep_publications():
         yield
 
 
+def copy_of(name):
+    """Return a fixture: what the module's fixture `name` has beside a home, of which the test's own gets a copy."""
+
+    @pytest.fixture
+    def copied(request, home):
+        made, rest = request.getfixturevalue(name)
+        shutil.copytree(made.root, home.root, symlinks=True)
+        return rest
+
+    return copied
+
+
 def ingest_with_items(home, folder, log, items, **kinds):
     """Ingest a log of a data set whose items have a table, both CSV that is written to a folder."""
     (folder / "log.csv").write_text(log)

@@ -1,8 +1,8 @@
 """A night's figures and what is usual for them: a simulated shop, its faults, and the statement against NumPy."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from contextlib import contextmanager
 from datetime import UTC, date, datetime, timedelta
+from itertools import islice
 
 import duckdb
 import numpy as np
@@ -27,67 +27,34 @@ HOLIDAY_FACTORS = {(12, 24): 0.6, (12, 25): 0.35, (12, 26): 0.5, (1, 1): 0.6}
 HOUR_WEIGHTS = np.array([4, 2, 1, 1, 1, 1, 2, 4, 7, 8, 8, 9, 10, 9, 8, 8, 9, 11, 13, 15, 16, 15, 12, 8])
 
 
-@dataclass(frozen=True)
-class Log:
-    """Events of a day in the order of their times, arrays of one length; seconds since 1970, in UTC."""
-
-    user: np.ndarray
-    item: np.ndarray
-    value: np.ndarray
-    seconds: np.ndarray
-
-    def take(self, positions: np.ndarray) -> "Log":
-        """Return the events at some positions."""
-        return Log(*(column[positions] for column in vars(self).values()))
+EVENTS, NIGHTS = 250, 40
 
 
-class Shop:
-    """Simulate customers and items; call `draw_day` for one day after the other."""
-
-    def __init__(self, seed: int, events: int) -> None:
-        self.generator = np.random.default_rng(seed)
-        self.events = events
-        self.user_activity, self.user_tastes = np.empty(0), np.empty((0, GENRES))
-        self.item_genre, self.item_appeal = np.empty(0, int), np.empty(0)
-        self._add_users(events)
-        self._add_items(events // 3)
-        self.item_genre[:GENRES] = np.arange(GENRES)
-
-    def _add_users(self, users: int) -> None:
-        self.user_activity = np.append(self.user_activity, self.generator.lognormal(0, 0.8, users))
-        tastes = self.generator.dirichlet(np.full(GENRES, 0.25), users)
-        self.user_tastes = np.concatenate([self.user_tastes, tastes])
-
-    def _add_items(self, items: int) -> None:
-        self.item_genre = np.append(self.item_genre, self.generator.integers(0, GENRES, items))
-        self.item_appeal = np.append(self.item_appeal, self.generator.lognormal(0, 1.2, items))
-
-    def _draw_volume(self, day: date) -> float:
+def draw_days(seed):
+    """Yield a shop's log of one day after the other, by time: events of users and items of genres, more every day."""
+    random, day = np.random.default_rng(seed), FIRST_DAY
+    activity, tastes, genres, appeals = np.empty(0), np.empty((0, GENRES)), np.arange(GENRES), np.ones(GENRES)
+    users, items = EVENTS, EVENTS // 3  # who are new
+    while True:
+        activity = np.append(activity, random.lognormal(0, 0.8, users))
+        tastes = np.concatenate([tastes, random.dirichlet(np.full(GENRES, 0.25), users)])
+        genres = np.append(genres, random.integers(0, GENRES, items))
+        appeals = np.append(appeals, random.lognormal(0, 1.2, items))
         before_christmas = (date(2025, 12, 24) - day).days
         season = 1 + 0.7 * np.exp(-(((before_christmas - 6) / 9) ** 2)) if before_christmas > 0 else 1
-        season *= HOLIDAY_FACTORS.get((day.month, day.day), 1)
-        growth = 1.01 ** (day - FIRST_DAY).days
-        return self.events * growth * WEEKDAY_FACTORS[day.weekday()] * season * self.generator.lognormal(0, 0.08)
-
-    def draw_day(self, day: date) -> Log:
-        """Draw the log of one day."""
-        self._add_users(self.generator.poisson(self.events * 0.01))
-        self._add_items(self.generator.poisson(self.events * 0.002))
-        events = self.generator.poisson(self._draw_volume(day))
-        user = self.generator.choice(len(self.user_activity), events, p=self.user_activity / self.user_activity.sum())
-        tastes = self.user_tastes[user].cumsum(axis=1)
-        genre = (tastes > self.generator.random((events, 1)) * tastes[:, -1:]).argmax(axis=1)
-        item = np.empty(events, int)
-        for number in range(GENRES):
-            items, events_of_genre = np.flatnonzero(self.item_genre == number), np.flatnonzero(genre == number)
-            appeal = self.item_appeal[items]
-            item[events_of_genre] = self.generator.choice(items, len(events_of_genre), p=appeal / appeal.sum())
-        hour = self.generator.choice(24, events, p=HOUR_WEIGHTS / HOUR_WEIGHTS.sum())
+        season *= HOLIDAY_FACTORS.get((day.month, day.day), 1) * WEEKDAY_FACTORS[day.weekday()]
+        events = random.poisson(EVENTS * 1.01 ** (day - FIRST_DAY).days * season * random.lognormal(0, 0.08))
+        user = random.choice(len(activity), events, p=activity / activity.sum())
+        liked = tastes[user].cumsum(axis=1)
+        genre = (liked > random.random((events, 1)) * liked[:, -1:]).argmax(axis=1)
+        weights = (appeals * (genres == genre[:, None])).cumsum(axis=1)
+        item = (weights > random.random((events, 1)) * weights[:, -1:]).argmax(axis=1)
+        hour = random.choice(24, events, p=HOUR_WEIGHTS / HOUR_WEIGHTS.sum())
         midnight = int(datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp())
-        seconds = midnight + hour * 3600 + self.generator.integers(0, 3600, events)
-        liking = 3.6 + 0.25 * np.log(self.item_appeal[item]) + self.generator.normal(0, 1, events)
-        value = np.clip(np.rint(liking), 1, 5)
-        return Log(user, item, value, seconds).take(np.argsort(seconds, kind="stable"))
+        seconds = midnight + hour * 3600 + random.integers(0, 3600, events)
+        value = np.clip(np.rint(3.6 + 0.25 * np.log(appeals[item]) + random.normal(0, 1, events)), 1, 5)
+        yield day, pl.DataFrame({"user": user, "item": item, "value": value, "seconds": seconds}).sort("seconds")
+        users, items, day = random.poisson(EVENTS * 0.01), random.poisson(EVENTS * 0.002), day + timedelta(days=1)
 
 
 def compute_run_time(day: date) -> datetime:
@@ -95,54 +62,39 @@ def compute_run_time(day: date) -> datetime:
     return datetime(day.year, day.month, day.day, 3) + timedelta(days=1)
 
 
-def _give_half_to_one_user(log: Log, generator: np.random.Generator) -> Log:
-    taken = generator.random(len(log.user)) < 0.5
-    return replace(log, user=np.where(taken, log.user[0], log.user))
-
-
-def _sort_by_user(log: Log) -> Log:
-    return log.take(np.argsort(log.user.astype(str), kind="stable"))
-
-
-FAULTS: dict[str, Callable[[Log, np.random.Generator], Log]] = {
-    "half a file": lambda log, _: log.take(np.arange(len(log.user) // 2)),
-    "half a file by user": lambda log, _: _sort_by_user(log).take(np.arange(len(log.user) // 2)),
-    "doubled rows": lambda log, _: log.take(np.repeat(np.arange(len(log.user)), 2)),
-    "values x 20": lambda log, _: replace(log, value=20 * log.value),
-    "permuted items": lambda log, generator: replace(log, item=generator.permutation(log.item.max() + 1)[log.item]),
-    "permuted users": lambda log, generator: replace(log, user=generator.permutation(log.user.max() + 1)[log.user]),
-    "a year back": lambda log, _: replace(log, seconds=log.seconds - 365 * 86400),
-    "items shifted by a line": lambda log, _: replace(log, item=np.roll(log.item, 1)),
-    "half of the events from one user": _give_half_to_one_user,
+FAULTS = {
+    "half a file": lambda log, _: log.head(len(log) // 2),
+    "half a file by user": lambda log, _: log.sort(pl.col("user").cast(pl.String)).head(len(log) // 2),
+    "doubled rows": lambda log, _: pl.concat([log, log]),
+    "values x 20": lambda log, _: log.with_columns(pl.col("value") * 20),
+    "permuted items": lambda log, random: log.with_columns(item=random.permutation(log["item"].max() + 1)[log["item"]]),
+    "permuted users": lambda log, random: log.with_columns(user=random.permutation(log["user"].max() + 1)[log["user"]]),
+    "a year back": lambda log, _: log.with_columns(pl.col("seconds") - 365 * 86400),
+    "items shifted by a line": lambda log, _: log.with_columns(item=np.roll(log["item"], 1)),
+    "half of the events from one user": lambda log, random: log.with_columns(
+        user=np.where(random.random(len(log)) < 0.5, log["user"][0], log["user"])
+    ),
 }
-
-
-NIGHTS = 40
-EVENTS = 250
 CONTRACT = next(one for one in load() if one.table == "operations.nights")
 
 
 def begin_run(connection, run_id, when):
-    values = [run_id, when]
-    connection.execute(
-        "insert into operations.runs values (?, 'nightly', 'shop', ?, null, 'running', '{}', '0')", values
-    )
+    row = "(?, 'nightly', 'shop', ?, null, 'running', '{}', '0')"
+    connection.execute(f"insert into operations.runs values {row}", [run_id, when])
 
 
 def insert_log(connection, run_id, log, file_id):
     """Put a log into the warehouse as ingest would have, under another name every night."""
-    times = pl.from_epoch(pl.Series(log.seconds), time_unit="s")
-    events = pl.DataFrame({"user_id": log.user, "item_id": log.item, "value": log.value, "occurred_at": times})
-    text = events.with_columns(
-        pl.col("user_id", "item_id").cast(pl.String), pl.col("occurred_at").cast(pl.Datetime("us"))
-    )
-    lines = text.with_columns(file_id=pl.lit(file_id), line_number=pl.int_range(1, len(events) + 1))
-    warehouse.insert(connection, "raw.events", lines)
+    columns = ["user_id", "item_id", "value", "occurred_at"]
+    events = log.with_columns(pl.from_epoch("seconds", time_unit="s").cast(pl.Datetime("us")))
+    lines = events.cast({"user": pl.String, "item": pl.String}).rename(dict(zip(log.columns, columns, strict=True)))
+    numbered = lines.with_columns(file_id=pl.lit(file_id), line_number=pl.int_range(1, len(log) + 1))
+    warehouse.insert(connection, "raw.events", numbered)
     path, digest = f"{file_id}.csv", f"{run_id} {file_id}"
-    of_file = [file_id, path, digest, 1, len(events), 0, datetime(2025, 1, 1)]
+    of_file = [file_id, path, digest, 1, len(log), 0, datetime(2025, 1, 1)]
     connection.execute("insert into operations.log_files values (?, ?, ?, ?, ?, ?, ?, null, null)", of_file)
     columns = "run_id, name, path, outcome, file_id, sha256, events, rejects, events_before, rejects_before"
-    arrived = [run_id, path, path, "new", file_id, digest, len(events), 0, 0, 0]
+    arrived = [run_id, path, path, "new", file_id, digest, len(log), 0, 0, 0]
     connection.execute(f"insert into operations.arrivals ({columns}) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", arrived)
 
 
@@ -162,18 +114,24 @@ def load_figures(connection, run_id, column="value"):
     return dict(connection.execute(asked, [run_id]).fetchall())
 
 
-@pytest.fixture(scope="module", params=[1, 2])
-def shop(request):
-    """Forty ordinary nights with weekends, growth and Christmas, what was told of each, and the log of the next."""
-    shop, told = Shop(request.param, EVENTS), {}
+@contextmanager
+def open_tables():
+    """Connect to a database with the warehouse's tables alone."""
     with duckdb.connect(":memory:", config={"threads": 1}) as connection:
         for statements in [*sql.migrations().values(), *contracts.schema()]:
             connection.execute(statements)
-        for number in range(NIGHTS):
-            day = FIRST_DAY + timedelta(days=number)
-            told[day] = record_night(connection, f"n{number}", day, shop.draw_day(day), number + 1)
+        yield connection
+
+
+@pytest.fixture(scope="module", params=[1, 2])
+def shop(request):
+    """Forty ordinary nights with weekends, growth and Christmas, what was told of each, and the log of the next."""
+    days, told = draw_days(request.param), {}
+    with open_tables() as connection:
+        for number, (day, log) in enumerate(islice(days, NIGHTS)):
+            told[day] = record_night(connection, f"n{number}", day, log, number + 1)
             end_run(connection, f"n{number}")
-        yield connection, shop.draw_day(FIRST_DAY + timedelta(days=NIGHTS)), told
+        yield connection, next(days)[1], told
 
 
 @pytest.fixture
@@ -276,35 +234,32 @@ def naive_usual(history, tonight, in_ratio):
 
 
 @pytest.mark.parametrize("length", [0, 5, 7, 13, 27, 90])
-def test_the_usual_is_that_of_a_naive_median(shop, length):
-    connection, random = shop[0], np.random.default_rng(length)
-    connection.begin()
-    for table in ("operations.nights", "operations.runs"):
-        connection.execute(f"delete from {table}")
+def test_the_usual_is_that_of_a_naive_median(length):
+    random = np.random.default_rng(length)
     history = {"events": [], "new_user_share": [], "items": []}
     first = date(2026, 1, 1)
-    for number in range(length):
-        night = first + timedelta(days=number + int(number > 30))  # one night is missing
-        begin_run(connection, f"r{number}", night)
-        end_run(connection, f"r{number}", "completed" if number % 11 else "failed")
-        for figure, known in history.items():
-            value = float(random.integers(0, 9)) if figure != "items" or number % 5 else None
-            connection.execute(
-                "insert into operations.nights values (?, ?, ?, ?, ?, null, null, 0, null, null)",
-                [f"r{number}", night, figure, value, figure == "events"],
-            )
-            if number % 11:
-                known.append((night, value))
-    tonight = first + timedelta(days=length + 1)
-    connection.execute(
-        "create or replace temp table night_figures as from (values ('events', 3.0::double, true, 0.1), "
-        "('new_user_share', 0.5, false, 0.1), ('items', 2.0, false, 0.1)) as figures (figure, value, in_ratio, noise)"
-    )
-    begin_run(connection, "tonight", tonight)
-    anomalies.judge_night(connection, "tonight", tonight)
-    asked = "select figure, usual, spread, compared_with from operations.nights where run_id = 'tonight'"
-    found = {figure: rest for figure, *rest in connection.execute(asked).fetchall()}
-    connection.rollback()
+    with open_tables() as connection:
+        for number in range(length):
+            night = first + timedelta(days=number + int(number > 30))  # one night is missing
+            begin_run(connection, f"r{number}", night)
+            end_run(connection, f"r{number}", "completed" if number % 11 else "failed")
+            for figure, known in history.items():
+                value = float(random.integers(0, 9)) if figure != "items" or number % 5 else None
+                connection.execute(
+                    "insert into operations.nights values (?, ?, ?, ?, ?, null, null, 0, null, null)",
+                    [f"r{number}", night, figure, value, figure == "events"],
+                )
+                if number % 11:
+                    known.append((night, value))
+        tonight = first + timedelta(days=length + 1)
+        connection.execute(
+            "create temp table night_figures as from (values ('events', 3.0::double, true, 0.1), ('new_user_share', "
+            "0.5, false, 0.1), ('items', 2.0, false, 0.1)) as figures (figure, value, in_ratio, noise)"
+        )
+        begin_run(connection, "tonight", tonight)
+        anomalies.judge_night(connection, "tonight", tonight)
+        asked = "select figure, usual, spread, compared_with from operations.nights where run_id = 'tonight'"
+        found = {figure: rest for figure, *rest in connection.execute(asked).fetchall()}
     for figure, known in history.items():
         assert found[figure] == pytest.approx(list(naive_usual(known, tonight, figure == "events")))
 

@@ -1,6 +1,5 @@
 """The blend of a run: components are added if the blend gets better; others are left out, with their figures."""
 
-import shutil
 from datetime import date
 from typing import ClassVar
 
@@ -17,7 +16,7 @@ from oneclass.tasks import blend as stage
 from oneclass.tasks.blend import choose_components, is_worth_blending
 from oneclass.tasks.stores import matrices, warehouse
 from tests.conftest import home_in, log_into
-from tests.tasks.conftest import split_likes, train_model
+from tests.tasks.conftest import copy_of, split_likes, train_model
 
 PROTOCOL = "strong_generalization"
 DAY = date(2026, 3, 1)
@@ -87,11 +86,7 @@ def split_once(tmp_path_factory):
     return home, split_likes(home, PROTOCOL, held_out_share=0.2)[PROTOCOL]
 
 
-@pytest.fixture
-def digest(home, split_once):
-    """The test's own copy of the split."""
-    shutil.copytree(split_once[0].root, home.root)
-    return split_once[1]
+digest = copy_of("split_once")
 
 
 def fit_components(home, digest, **settings):
@@ -112,36 +107,34 @@ def two_halves(home, digest):
     return fit_components(home, digest, half=HalfSettings(), other_half=HalfSettings(first=30))
 
 
-def test_models_that_know_different_items_are_added(home, digest):
+def test_models_that_know_different_items_are_added_and_the_choice_from_the_same_fits_is_taken(
+    home, digest, monkeypatch
+):
     of = two_halves(home, digest)
-    found, row = fit_blend(home, digest, **of)
+    rejected = fit_components(home, digest, half=HalfSettings(), nothing=HalfSettings())
+    found, row = chosen = fit_blend(home, digest, **of)
     assert {one.model for one in found.components} == {"half", "other_half"}
     assert row["origin"] == "search" and row["reached"] > row["at_start"] + 0.02 and row["metric"] == "ndcg@100"
     assert row["searched_on"] == DAY and row["trials"] > 5
     assert BlendSettings.model_validate_json(row["settings"]) == found
     assert all(f"{one.weight:g} {one.model}/score" in row["reason"] for one in found.components)
 
+    none, row = fit_blend(home, digest, **rejected)
+    assert none is None and row["origin"] == "default" and row["searched_on"] is None
+    assert "no blend gains more than its error on its best component: ndcg@100" in row["reason"]
+    assert "half/score alone" in row["reason"]
 
-def test_the_choice_from_the_same_fits_is_taken(home, digest, monkeypatch):
-    of = two_halves(home, digest)
-    rejected = fit_components(home, digest, half=HalfSettings(), nothing=HalfSettings())
-    chosen = [fit_blend(home, digest, **given) for given in (of, rejected)]
     with monkeypatch.context() as patched:
         patched.setattr(stage, "search_weights", None)
-        assert fit_blend(home, digest, **rejected) == chosen[1]
-    assert fit_blend(home, digest, **of) == chosen[0]
+        assert fit_blend(home, digest, **rejected) == (none, row)
+    assert fit_blend(home, digest, **of) == chosen
     monkeypatch.setattr(stage, "search_weights", None)
-    assert fit_blend(home, digest, **of) == chosen[0]
+    assert fit_blend(home, digest, **of) == chosen
     with pytest.raises(TypeError, match="not callable"):
         fit_blend(home, digest, **{**of, "seed": 2})
 
 
-def test_a_blend_that_is_no_better_is_left_out_with_its_figures(home, digest, monkeypatch):
-    of = fit_components(home, digest, half=HalfSettings(), nothing=HalfSettings())
-    found, row = fit_blend(home, digest, **of)
-    assert found is None and row["origin"] == "default" and row["searched_on"] is None
-    assert "no blend gains more than its error on its best component: ndcg@100" in row["reason"]
-    assert "half/score alone" in row["reason"]
+def test_of_too_few_models_or_users_no_blend_is_made(home, digest, monkeypatch):
     found, row = fit_blend(home, digest, **fit_components(home, digest, half=HalfSettings()))
     assert found is None and "there are not two models" in row["reason"]
     monkeypatch.setattr(stage, "MIN_USERS", 10**6)
@@ -160,20 +153,14 @@ def test_a_blend_needs_a_gain_of_more_than_its_error(gain, gain_in_s, worth):
     assert is_worth_blending(Comparison(gain, 0.01, 0.3, 100), Comparison(gain_in_s, 0.01, 0.3, 100)) is worth
 
 
-def test_on_a_given_split_it_is_weighed_on_edges_cut_from_the_training_part(home, digest):
+def test_on_a_given_split_it_is_weighed_on_edges_cut_from_training_without_what_cannot_be_fitted_to_the_rest(
+    home, digest, monkeypatch, caplog
+):
     digest = split_likes(home, "given", plan={"given_files": ([1], [2])})["given"]
-    of = two_halves(home, digest)
+    of = fit_components(home, digest, nothing=HalfSettings(), **two_halves(home, digest)["settings"])
+    monkeypatch.setattr(Nothing, "_fit", lambda model, interactions, options: 1 / 0)
     whole, Half.fits[:] = matrices.load_split(home, digest).train, []
     found, row = fit_blend(home, digest, **of, protocol="given")
     assert {one.model for one in found.components} == {"half", "other_half"} and row["reached"] > row["at_start"] + 0.02
     assert row["protocol"] == "given" and row["edges"] < whole.nnz and len(Half.fits) == 2
-    assert row["metric"] == "ndcg@20"
-
-
-def test_a_model_that_cannot_be_fitted_to_the_rest_of_a_given_split_is_left_out(home, digest, monkeypatch, caplog):
-    digest = split_likes(home, "given", plan={"given_files": ([1], [2])})["given"]
-    of = fit_components(home, digest, nothing=HalfSettings(), **two_halves(home, digest)["settings"])
-    monkeypatch.setattr(Nothing, "_fit", lambda model, interactions, options: 1 / 0)
-    found, _ = fit_blend(home, digest, **of, protocol="given")
-    assert {one.model for one in found.components} == {"half", "other_half"}
-    assert "blend: nothing is left out: division by zero" in caplog.text
+    assert row["metric"] == "ndcg@20" and "blend: nothing is left out: division by zero" in caplog.text

@@ -23,7 +23,7 @@ from oneclass.tasks.tuning.search import Search, suggest_trial
 from oneclass.tasks.tuning.trial import run_trial
 from tests.conftest import FOLD_BOUND, home_in, log_into, query_rows, set_fold_bound
 from tests.models.evaluation.test_metrics import compute_naively
-from tests.tasks.conftest import md5_number, split_likes, train_model
+from tests.tasks.conftest import copy_of, md5_number, split_likes, train_model
 
 SEED = 3
 PROTOCOL = "strong_generalization"
@@ -46,11 +46,7 @@ def logged(tmp_path_factory):
     return home, likes
 
 
-@pytest.fixture
-def likes(home, logged):
-    """The likes by user, which the test's home has."""
-    shutil.copytree(logged[0].root, home.root)
-    return logged[1]
+likes = copy_of("logged")
 
 
 class EvaluatedFolds(NamedTuple):

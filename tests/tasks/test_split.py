@@ -1,7 +1,6 @@
 """Splits against their definitions: properties on small logs, and liang2018 against a plain transcription."""
 
 import hashlib
-import shutil
 from collections import Counter, defaultdict
 from datetime import datetime, timedelta
 
@@ -21,7 +20,7 @@ from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import SplitPlan, split
 from oneclass.tasks.stores import matrices, warehouse
 from tests.conftest import home_in, load_entries, log_into, query_rows, real_log
-from tests.tasks.conftest import md5_number
+from tests.tasks.conftest import copy_of, md5_number
 
 
 @pytest.fixture(scope="module")
@@ -39,11 +38,7 @@ def logged(tmp_path_factory):
     return home, list(pairs)
 
 
-@pytest.fixture
-def log(home, logged):
-    """The pairs of the log that the test's home has."""
-    shutil.copytree(logged[0].root, home.root)
-    return logged[1]
+log = copy_of("logged")
 
 
 def load_strong(home, **settings):

@@ -1,4 +1,4 @@
-"""Train and publish on a small log: the model store, the choice on validation, and what readers see."""
+"""Train and publish on a small log: which models fit into memory, the store, and what readers see."""
 
 import json
 import shutil
@@ -10,42 +10,37 @@ import pytest
 
 from oneclass.models.autoencoders.networks import MultDAE
 from oneclass.models.fit_options import FitOptions, ValidationUsers
+from oneclass.models.memory_estimates import LogSize
 from oneclass.models.registry import MODELS
+from oneclass.tasks import capacity
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
-from oneclass.tasks.errors import OneclassError
+from oneclass.tasks.datasets import Dataset
+from oneclass.tasks.errors import InputError, OneclassError
 from oneclass.tasks.evaluate.stage import evaluate
 from oneclass.tasks.protocols import ALL_EDGES
 from oneclass.tasks.publish import recommend_all
 from oneclass.tasks.publish.choice import ChosenModel, choose_model
 from oneclass.tasks.publish.settings import PublishSettings
-from oneclass.tasks.stores import fits, matrices, warehouse
-from tests.conftest import home_in, query_rows
-from tests.tasks.conftest import publish_fit, train_model
+from oneclass.tasks.stores import fits, matrices, runs, warehouse
+from tests.conftest import home_in, query_rows, two_tastes
+from tests.processes import inflate_cost
+from tests.tasks.conftest import copy_of, publish_fit, train_model
+from tests.tasks.test_new_items import describe_items, split_all
 
 PROTOCOL = "leave_one_out"
 
 
 @pytest.fixture(scope="module")
 def published_once(splits_once, tmp_path_factory):
-    """(home, what `choose_and_publish` returned, digests) after one run that published."""
+    """(home, digests) after one run that published."""
     home, digests = home_in(tmp_path_factory.mktemp("published")), splits_once[1]
     shutil.copytree(splits_once[0].root, home.root)
-    return home, choose_and_publish(home, digests, top_n=5), digests
+    choose_and_publish(home, digests, top_n=5)
+    return home, digests
 
 
-@pytest.fixture
-def digests(home, splits_once):
-    """The test's own copy of the split."""
-    shutil.copytree(splits_once[0].root, home.root)
-    return splits_once[1]
-
-
-@pytest.fixture
-def after_publishing(home, published_once):
-    """The test's own copy of the publication, and the digests."""
-    shutil.copytree(published_once[0].root, home.root, symlinks=True)
-    return published_once[2]
+digests, after_publishing = copy_of("splits_once"), copy_of("published_once")
 
 
 def fit_model(home, digests, protocol=PROTOCOL, model="mrf_dense", seed=0, run_id="run"):
@@ -90,7 +85,7 @@ def choose_and_publish(home, digests, run_id="run", **settings):
     )
     fit = fit_model(home, digests, ALL_EDGES, chosen.model, run_id=run_id)
     of_fit = chosen.model, chosen.score, fit.digest, digests[ALL_EDGES]
-    return chosen, publish_fit(home, run_id, PublishSettings(**settings), *of_fit)
+    publish_fit(home, run_id, PublishSettings(**settings), *of_fit)
 
 
 def published_again(home, digests, **settings):
@@ -152,11 +147,8 @@ def tables_of(folder):
         return {name: connection.execute(f"from {name} order by all").fetchall() for name in names}
 
 
-if find_spec("torch") is None:  # which takes seconds to load
-    pytest.skip("the extra neural is not installed", allow_module_level=True)
-
-
 @pytest.mark.slow
+@pytest.mark.skipif(find_spec("torch") is None, reason="the extra neural is not installed")
 def test_the_validation_users_are_watched(home, digests):
     settings = MultDAE.Settings(epochs=6, batch_users=10, learning_rate=0.02, hidden=6)
     digest = digests["strong_generalization"]
@@ -167,3 +159,85 @@ def test_the_validation_users_are_watched(home, digests):
     expected = MultDAE(settings, seed=2).fit(read.train, watched)
     np.testing.assert_array_equal(kept.scores(part.histories), expected.scores(part.histories))
     assert kept.best_epoch == expected.best_epoch
+
+
+DEFAULTS = {name: MODELS[name].Settings() for name in Dataset(name="any").default_models}
+SHOP = LogSize(166_666, 195_795, 1_850_000, 50_000_000)
+GB = 10**9
+
+
+def test_the_dense_models_of_a_large_catalogue_are_left_out_alone():
+    reasons = capacity.find_large_models(DEFAULTS, [SHOP], 20 * GB)
+    assert reasons == {
+        name: f"a fit on 195,795 items needs about {needed} GB of memory, and 20.0 GB are free"
+        for name, needed in (("mrf_dense", "308.0"), ("slist", "614.7"))
+    }
+
+
+@pytest.mark.parametrize(
+    ("log", "left_out"),
+    [
+        (LogSize(6_040, 3_533, 575_281, 5_000_000), set()),
+        (LogSize(100_000, 45_000, 600_000, 30_000_000), {"slist", "mrf_dense"}),
+        (LogSize(138_000, 45_000, 20_000_000, 10**9), set()),  # all the others take longer yet
+        (LogSize(3_000, 45_000, 200_000, 30_000_000), {"slist"}),  # mrf_dense is inverted over the users
+    ],
+)
+def test_a_model_that_takes_longer_than_all_others_together_is_left_out(log, left_out):
+    reasons = capacity.find_large_models(DEFAULTS, [log], 64 * GB)
+    assert set(reasons) == left_out
+    assert all("CPU minutes, and those of all other models together" in reason for reason in reasons.values())
+
+
+def test_a_named_model_is_refused_with_what_to_change():
+    with pytest.raises(
+        InputError,
+        match=r"^mrf_dense: a fit on 195,795 items needs about 308.0 GB of memory, and 20.0 "
+        r"GB are free. Leave it out of --models, .* or take item_knn, sansa or mrf_sparse in its",
+    ):
+        capacity.refuse_large_models(DEFAULTS, [SHOP], 20 * GB)
+    vectors = {"graph_filter": MODELS["graph_filter"].Settings(vectors=20_000)}
+    with pytest.raises(InputError, match=r"graph_filter: .* or lower graph_filter.vectors\.$"):
+        capacity.refuse_large_models(vectors, [SHOP], 20 * GB)
+    factors = {"hpf": MODELS["hpf"].Settings(factors=20_000)}
+    with pytest.raises(InputError, match=r"free. Leave it out of --models, or give the run more memory\.$"):
+        capacity.refuse_large_models(factors, [SHOP], 20 * GB)
+    capacity.refuse_large_models({"graph_filter": DEFAULTS["graph_filter"]}, [SHOP], 20 * GB)
+
+
+@pytest.fixture
+def shop(home, tmp_path):
+    """60 users of two tastes, and 400 items of which only the table of attributes tells."""
+    two_tastes(home)
+    describe_items(home, tmp_path, [(f"n{item}", str(item % 2), item) for item in range(400)])
+    return home, split_all(home)
+
+
+def test_items_of_the_attribute_table_count_for_the_fit_that_is_published(shop):
+    home, digests = shop
+    logs = capacity.measure_logs(home, digests.values())
+    columns = {name: matrices.load_split(home, digest).train.shape[1] for name, digest in digests.items()}
+    assert columns[ALL_EDGES] == columns["leave_one_out"] + 400
+    assert {log.items for log in logs} == set(columns.values())
+    (dense,) = capacity.find_large_models({"mrf_dense": DEFAULTS["mrf_dense"]}, logs, 57 * 10**6).values()
+    assert f"a fit on {columns[ALL_EDGES]:,} items" in dense
+
+
+def test_a_default_run_notes_what_it_leaves_out_and_what_it_takes(shop, caplog, monkeypatch):
+    home, digests = shop
+    models = {name: DEFAULTS[name] for name in ("popularity", "mrf_dense", "slim")}
+    settings = {"models": {name: of.model_dump() for name, of in models.items()}}
+    with runs.record_run(home, "night", "backfill", settings):
+        logs = capacity.measure_logs(home, digests.values())
+        assert capacity.choose_models(home, "night", models, [""], logs, 10 * GB) == models
+        inflate_cost(monkeypatch, MODELS["mrf_dense"], 10**6)
+        chosen = capacity.choose_models(home, "night", models, [""], logs, 10 * GB)
+        with pytest.raises(InputError, match="mrf_dense: a fit on 4"):
+            capacity.choose_models(home, "night", models, ["mrf_dense"], logs, 10 * GB)
+    assert list(chosen) == ["popularity", "slim", "sansa"]
+    warning = next(record for record in caplog.records if "is left out" in record.message)
+    assert warning.levelname == "WARNING" and "mrf_dense is left out: a fit on 4" in warning.message
+    with warehouse.open_warehouse(home, read_only=True) as connection:
+        (text,) = connection.execute("select settings from operations.runs where run_id = 'night'").fetchone()
+    recorded = json.loads(text)
+    assert list(recorded["left_out"]) == ["mrf_dense"] and set(recorded["models"]) == set(chosen)
