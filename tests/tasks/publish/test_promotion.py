@@ -8,8 +8,6 @@ import pytest
 
 from oneclass.models.evaluation.metrics import Mean
 from oneclass.models.registry import MODELS
-from oneclass.tasks.binarize.settings import BinarizeSettings
-from oneclass.tasks.binarize.stage import binarize
 from oneclass.tasks.errors import InputError, OneclassError
 from oneclass.tasks.evaluate.stage import evaluate
 from oneclass.tasks.protocols import ALL_EDGES
@@ -19,11 +17,9 @@ from oneclass.tasks.publish.plan import PublicationPlan
 from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.publish.stage import publish
 from oneclass.tasks.rules.settings import Rules
-from oneclass.tasks.split.settings import SplitSettings
-from oneclass.tasks.split.stage import SplitPlan, split
-from oneclass.tasks.stores import checksums, publications, runs, warehouse
-from tests.conftest import home_in, query_rows, two_tastes
-from tests.tasks.conftest import publish_fit, train_model
+from oneclass.tasks.stores import checksums, publications, runs
+from tests.conftest import execute_statement, home_in, query_rows, two_tastes
+from tests.tasks.conftest import copy_of, publish_fit, split_likes, train_model
 
 PROTOCOL = "strong_generalization"
 SETTINGS = {"mrf_dense": MODELS["mrf_dense"].Settings(), "popularity": MODELS["popularity"].Settings()}
@@ -33,8 +29,7 @@ MADE_WITH = gates.describe_settings({"threshold": 1, "explicit_negatives": True}
 
 
 def prepare_splits(home):
-    binarize(home, BinarizeSettings(), "x")
-    return split(home, "x", SplitPlan(SplitSettings(held_out_share=0.25), [PROTOCOL], seed=1)).digests
+    return split_likes(home, PROTOCOL, run_id="x", held_out_share=0.25)
 
 
 def fit_model(home, run_id, digests, protocol, model, **settings):
@@ -74,17 +69,13 @@ def first(tmp_path_factory):
     return home, digests
 
 
-@pytest.fixture
-def digests(home, first):
-    shutil.copytree(first[0].root, home.root, symlinks=True)
-    return first[1]
+digests = copy_of("first")
 
 
 def change_log(home, statement):
     """The digests after a change to the log."""
-    with warehouse.open_warehouse(home) as connection:
-        connection.execute(statement)
-        connection.execute("update operations.log_files set events = (select count(*) from raw.events)")
+    execute_statement(home, statement)
+    execute_statement(home, "update operations.log_files set events = (select count(*) from raw.events)")
     return prepare_splits(home)
 
 
@@ -101,15 +92,6 @@ def check_unchanged(home, decision, words):
 def few_items(monkeypatch):
     """Let lists have however few items."""
     monkeypatch.setattr(gates, "MIN_COVERAGE_RATIO", 0.0)
-
-
-@pytest.mark.usefixtures("few_items")
-def test_a_worse_configuration_is_not_promoted_and_a_wide_margin_lets_it(home, digests):
-    decision = run_night(home, "bad", digests, "popularity")
-    assert check_unchanged(home, decision, "worse by more than publish.margin = 1 standard errors")
-    assert decision.champion == "mrf_dense/score" and decision.difference < -decision.standard_error
-    wide = PublishSettings(top_n=5, margin=1e9)
-    assert run_night(home, "next", digests, "popularity", wide).promoted
 
 
 @pytest.mark.usefixtures("few_items")
@@ -134,14 +116,17 @@ def test_where_the_champion_failed_its_value_of_its_own_night_is_held_against(ho
     )
 
 
-def test_the_configuration_that_stands_is_assessed_on_newer_edges_in_place_of_a_refused_one(home, digests):
+def test_a_worse_configuration_is_not_promoted_and_the_one_that_stands_is_assessed_on_newer_edges_in_its_place(
+    home, digests
+):
     newer = change_log(
         home,
         "insert into raw.events select 'new', item_id, 1, null, file_id, 10000 + line_number, null "
         "from raw.events where user_id = 'u0'",
     )
     refused = run_night(home, "bad", newer, "popularity")
-    assert check_unchanged(home, refused, "worse by more than publish.margin")
+    assert check_unchanged(home, refused, "worse by more than publish.margin = 1 standard errors")
+    assert refused.champion == "mrf_dense/score" and refused.difference < -refused.standard_error
     fits = {"mrf_dense": fit_model(home, "bad", newer, PROTOCOL, "mrf_dense")}
     tonight = promotion.Night(home, SETTINGS, [(newer[PROTOCOL], fits)])
     fresh = promotion.assess_champion(tonight, refused, PublishSettings())
@@ -208,22 +193,25 @@ def test_lists_of_few_items_or_one_score_are_not_promoted_unless_they_include_wh
     )
 
 
-def test_gates_go_on_that_a_changed_setting_does_not_concern(home, digests):
+def test_gates_go_on_that_neither_a_changed_setting_nor_a_manifest_with_other_values_opens(home, digests):
     fewer = change_log(home, "delete from raw.events where substr(user_id, 2)::int >= 100")
+    facts, files = checksums.parse_record((file := home.published / "manifest.json").read_text(), "")
+    facts["recommended"] |= {"edges": 1, "users": 1}
+    file.write_text(checksums._format_record(facts, files))  # a sound one
+    assert promotion.load_champion(home).users == 240
     rules = gates.describe_settings({"threshold": 1}, {}, "exclude", Rules(banned=["i1"]), 0.1)
     decision = run_night(home, "bad", fewer, made_with=rules)
-    assert check_unchanged(home, decision, "less than 80% of it")
+    assert check_unchanged(home, decision, "edges tonight") and "less than 80% of it" in decision.reason
     words = "[rules] changed since the standing publication; not compared with it: number of listed items"
     assert words in decision.reason
 
 
 def test_a_publication_of_the_version_before_knows_only_its_choice_of_seen_items(home, digests):
-    with warehouse.open_warehouse(home) as connection:
-        [(manifest,)] = connection.execute("select manifest from operations.publications").fetchall()
-        facts, files = checksums.parse_record(manifest, "")
-        del facts["recommended"]["made_with"]
-        older = checksums._format_record(facts, files)
-        connection.execute("update operations.publications set manifest = ?", [older])
+    [(manifest,)] = query_rows(home, "select manifest from operations.publications")
+    facts, files = checksums.parse_record(manifest, "")
+    del facts["recommended"]["made_with"]
+    older = checksums._format_record(facts, files)
+    execute_statement(home, "update operations.publications set manifest = ?", [older])
     assert promotion.load_champion(home).made_with == {gates.SEEN: "exclude"}
     assert run_night(home, "next", digests, made_with=MADE_WITH | {"binarize.threshold": 2}).promoted
 
@@ -245,17 +233,8 @@ def test_empty_lists_take_no_place_even_by_hand(home, digests):
     assert home.published.resolve().name == "first"
 
 
-def test_a_manifest_with_other_values_opens_no_gate(home, digests):
-    fewer = change_log(home, "delete from raw.events where substr(user_id, 2)::int >= 100")
-    facts, files = checksums.parse_record((file := home.published / "manifest.json").read_text(), "")
-    facts["recommended"] |= {"edges": 1, "users": 1}
-    file.write_text(checksums._format_record(facts, files))  # a sound one
-    assert promotion.load_champion(home).users == 240
-    assert check_unchanged(home, run_night(home, "bad", fewer), "edges tonight")
-
-
 @pytest.mark.usefixtures("few_items")
-def test_the_night_after_a_rollback_is_judged_against_what_stands(home, digests):
+def test_a_wide_margin_lets_a_worse_one_and_the_night_after_a_rollback_is_judged_against_what_stands(home, digests):
     wide = PublishSettings(top_n=5, margin=1e9)
     assert run_night(home, "second", digests, "popularity", wide).promoted
     assert manual.roll_back(home, "by hand") == "first"

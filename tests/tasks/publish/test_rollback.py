@@ -1,24 +1,27 @@
-"""Publications move whole: rolled back to and forth with all that belongs to them, whatever the logs hold today."""
+"""Publications move whole, rolled back to and forth; and what runs after one, such as a copy into PostgreSQL."""
 
 import hashlib
 import json
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
+import polars as pl
 import pytest
 
 from oneclass.models.registry import MODELS
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
-from oneclass.tasks.publish import manual
+from oneclass.tasks.publish import manual, stage
 from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.recommend import load
 from oneclass.tasks.rules.settings import DeclaredRules, Placement, Rules
 from oneclass.tasks.split.stage import store_all_edges
 from oneclass.tasks.stores import runs
+from tests import postgres_server
 from tests.conftest import execute_statement, home_in, log_into, query_rows, two_tastes
-from tests.tasks.conftest import SETTINGS, publish_fit, train_model
+from tests.tasks.conftest import SETTINGS, publish_fit, publish_model, train_model
 
 NEWCOMER, LEFT = "u-new", "u7"
 RULED = DeclaredRules(rules=Rules(banned=["i3"], pinned=["i7", "i27"]), placements={"home": Placement(n=3)})
@@ -55,12 +58,6 @@ def nights(tmp_path_factory):
     return home, before_second, [*states, read_state(home)]
 
 
-@pytest.fixture
-def copied(nights, home):
-    shutil.copytree(nights[0].root, home.root, symlinks=True)
-    return home
-
-
 def read_state(home):
     """The rows of the tables of lists, and the digests of the publication's files, by name."""
     rows = {table: query_rows(home, f"from published.{table} order by all") for table in TABLES}
@@ -78,20 +75,21 @@ def without_times(state):
     return rows, {name: digest for name, digest in digests.items() if name not in ("manifest.json", "published.duckdb")}
 
 
-def test_back_and_forth_each_night_is_what_it_was_row_for_row(nights, copied):
+def test_back_and_forth_each_night_is_what_it_was_row_for_row(nights, home):
+    shutil.copytree(nights[0].root, home.root, symlinks=True)
     first, second = nights[2]
     assert all(first[0][table] != second[0][table] for table in TABLES)
     assert {"model/rules.json", "placements.parquet", "exploration.parquet"} <= first[1].keys() - second[1].keys()
-    assert manual.roll_back(copied, "back") == "first" and read_state(copied) == first
-    shop = load(copied.root, "small")
+    assert manual.roll_back(home, "back") == "first" and read_state(home) == first
+    shop = load(home.root, "small")
     assert shop.recommend_for("u1")["item_id"].to_list()[0] == "i7" and shop.seen == "exclude"
     # Users and items who left the logs since do not matter.
-    execute_statement(copied, "delete from raw.events where user_id in (?, ?) or item_id = 'i7'", [NEWCOMER, LEFT])
-    binarize(copied, BinarizeSettings(), "third")
-    assert manual.roll_back(copied, "forth", "second") == "second" and read_state(copied) == second
-    shop = load(copied.root, "small")
+    execute_statement(home, "delete from raw.events where user_id in (?, ?) or item_id = 'i7'", [NEWCOMER, LEFT])
+    binarize(home, BinarizeSettings(), "third")
+    assert manual.roll_back(home, "forth", "second") == "second" and read_state(home) == second
+    shop = load(home.root, "small")
     assert shop.recommend_for(NEWCOMER).height > 0 and shop.seen == "include"
-    assert manual.roll_back(copied, "again") == "first" and read_state(copied) == first
+    assert manual.roll_back(home, "again") == "first" and read_state(home) == first
     assert any(row[0] == LEFT for row in first[0]["recommendations"])
 
 
@@ -136,3 +134,100 @@ def test_a_kill_at_any_step_from_the_commit_on_leaves_one_night_or_the_other(nig
         assert state in (first, second), folder
         seen.append(state == after)
     assert seen == sorted(seen) and 1 < seen.count(True) < len(seen)
+
+
+RECORD = """
+import json, os
+names = ("PUBLICATION", "DATASET", "HOME")
+with open(os.environ["ONECLASS_HOME"] + "/ran.jsonl", "a") as file:
+    file.write(json.dumps([os.environ["ONECLASS_" + name] for name in names]) + "\\n")
+"""
+SCRIPT = Path(__file__).parents[3] / "examples" / "publish_to_postgres.py"
+COPY = [sys.executable, str(SCRIPT)]
+COPIED = "select (select count(*) from small.lists), (select max(score) from small.recommendations)"
+
+
+def load_alarms(home):
+    return [text for (text,) in query_rows(home, "select alarm from operations.alarms")]
+
+
+def record_settings(home, run_id="evaluated", **settings):
+    """Record an evaluated run with these settings of `publish`."""
+    with runs.record_run(home, run_id, "backfill", {"publish": settings}):
+        pass
+    row = "(?, 'leave_one_out', 'slim', 'score', 'k', 0.1, null, 60)"
+    execute_statement(home, f"insert into evaluation.metrics values {row}", [run_id])
+
+
+def test_the_command_learns_what_stands_after_a_night_and_after_a_rollback(copied, split_once):
+    command = [sys.executable, "-c", RECORD]
+    publish_model(copied, split_once[1], "wmf", "night", after=command)
+    record_settings(copied, after=command, explore="bonus", postgres_env="SHOP_LISTS")  # two of an earlier version
+    manual.roll_back(copied, "by hand")
+    told = [json.loads(line) for line in (copied.root / "ran.jsonl").read_text().splitlines()]
+    folders = [copied.publications / run_id for run_id in ("night", "of-random_graph")]
+    assert told == [[str(folder.resolve()), "small", str(copied.root.resolve())] for folder in folders]
+    assert load_alarms(copied) == []
+
+
+FAILING = [
+    (["no-such-program"], "No such file"),
+    (["no\0program"], "null byte"),
+    ([sys.executable, "-c", "import sys; sys.exit('the shop is closed')"], "status 1. the shop is closed"),
+    ([sys.executable, "-c", "import time; time.sleep(60)"], "did not end within 1 s"),
+]
+
+
+def test_a_command_that_fails_is_an_alarm_and_the_publication_stands(copied, split_once, monkeypatch):
+    monkeypatch.setattr(stage, "AFTER_TIMEOUT_SECONDS", 1)
+    publish_model(copied, split_once[1], "wmf", "night", after=FAILING[0][0])
+    assert len(load_alarms(copied)) == 1 and copied.published.resolve().name == "night"
+    for number, (command, reason) in enumerate(FAILING):
+        record_settings(copied, f"evaluated {number}", after=command)
+        target = ("of-random_graph", "night")[number % 2]
+        manual.roll_back(copied, f"by hand {number}", target)
+        alarm = load_alarms(copied)[number + 1]
+        assert alarm.startswith("publish.after: ") and reason in alarm
+        assert copied.published.resolve().name == target
+
+
+@pytest.fixture
+def ask(postgres, monkeypatch):
+    """Query the database, in which no schema `small` is yet."""
+    from adbc_driver_postgresql import dbapi
+
+    monkeypatch.setenv("SHOP_LISTS", postgres)
+    postgres_server.execute_statements(postgres, "drop schema if exists small cascade")
+
+    def ask(query):
+        with dbapi.connect(postgres) as connection, connection.cursor() as cursor:
+            cursor.execute(query)
+            return cursor.fetchall()
+
+    return ask
+
+
+def test_the_script_replaces_the_rows_and_keeps_grants_or_leaves_the_old_lists_until_the_next(
+    copied, split_once, ask, postgres
+):
+    publish_model(copied, split_once[1], "wmf", "first", after=COPY)
+    before = ask(COPIED)
+    refuse = "alter table small.lists add constraint nothing check (rank < 0) not valid"  # comes after recommendations
+    grant = "create role app", "grant select on small.recommendations to app"
+    postgres_server.execute_statements(postgres, *grant, refuse)
+    publish_model(copied, split_once[1], "mrf_dense", "second", after=COPY)
+    assert ask(COPIED) == before and copied.published.resolve().name == "second"
+    [alarm] = load_alarms(copied)
+    assert "nothing" in alarm and postgres_server.PASSWORD not in alarm
+    postgres_server.execute_statements(postgres, "alter table small.lists drop constraint nothing")
+    publish_model(copied, split_once[1], "slim", "third", after=COPY)
+    assert ask(COPIED) != before and len(load_alarms(copied)) == 1
+    for table, key in (("recommendations", ["user_id", "rank"]), ("lists", ["list", "window_days", "rank"])):
+        published = pl.read_parquet(copied.published / f"{table}.parquet").select(key).sort(key)
+        assert ask(f"select {', '.join(key)} from small.{table} order by {', '.join(key)} nulls first") == (
+            published.rows()
+        )
+    grants = ask("select grantee from information_schema.table_privileges where table_name = 'recommendations'")
+    assert ("app",) in grants
+    indexes = [index for (index,) in ask("select indexdef from pg_indexes where schemaname = 'small'")]
+    assert any(index.endswith("recommendations USING btree (user_id)") for index in indexes)

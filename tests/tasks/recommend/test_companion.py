@@ -26,19 +26,19 @@ RANKED = ["item_id", "rank", "score"]
 
 @pytest.fixture(scope="module")
 def published(split_once, tmp_path_factory):
-    """(home, digest of all edges): popularity and mrf_dense were published without a companion and with one."""
+    """(home, digest of all edges, what answers by a deviation that likes do not confirm).
+
+    Popularity and mrf_dense were published without a companion and with one, popularity at last as calibrated.
+    """
     home, digest = home_in(tmp_path_factory.mktemp("companion")), split_once[1]
     shutil.copytree(split_once[0].root, home.root)
     for model in ("mrf_dense", "popularity"):
         publish_model(home, digest, model, f"{model}-alone")
         publish_model(home, digest, model, f"{model}-beside", companion="random_graph")
+    publish_model(home, digest, "popularity", "unconfirmed", companion="random_graph", calibrations=UNVERIFIED)
+    unconfirmed = load(home.root, "small")
     publish_model(home, digest, "popularity", "calibrated", companion="random_graph", calibrations=HALVED)
-    return home, digest
-
-
-def find_digest(home: Home, model: str) -> str:
-    ((digest,),) = query_rows(home, "select distinct digest from operations.model_fits where model = ?", model)
-    return digest
+    return home, digest, unconfirmed
 
 
 def read_lists(home: Home, run_id: str) -> pl.DataFrame:
@@ -47,15 +47,12 @@ def read_lists(home: Home, run_id: str) -> pl.DataFrame:
 
 @pytest.mark.parametrize("model", ["popularity", "mrf_dense"])
 def test_it_fills_every_row_and_leaves_the_ranking(published, model):
-    home, _ = published
+    home, *_ = published
     alone, beside = (read_lists(home, f"{model}-{kind}") for kind in ("alone", "beside"))
     assert beside.select("user_id", *RANKED).equals(alone.select("user_id", *RANKED))
     assert alone["like_mean"].null_count() == alone["like_sd"].null_count() == len(alone) == 300
-    assert (
-        beside["like_mean"].null_count() == 0
-        and beside["like_mean"].is_between(0, 1).all()
-        and (beside["like_sd"] > 0).all()
-    )
+    assert beside["like_mean"].null_count() == 0 and beside["like_mean"].is_between(0, 1).all()
+    assert (beside["like_sd"] > 0).all()
     assert (beside["because"].list.len().fill_null(0) > 0).mean() > (0.9 if model == "mrf_dense" else 0.2)
     named = alone["because"].list.len().fill_null(0) > 0  # by the model itself: these stay
     assert named.mean() > 0.9 if model == "mrf_dense" else not named.any()
@@ -63,11 +60,9 @@ def test_it_fills_every_row_and_leaves_the_ranking(published, model):
 
 
 def test_its_likes_and_nearest_items_are_those_of_the_fit(published):
-    home, digest = published
-    model, split = (
-        fits.load_fit(home, "random_graph", find_digest(home, "random_graph")),
-        matrices.load_split(home, digest),
-    )
+    home, digest, _ = published
+    [(fit,)] = query_rows(home, "select distinct digest from operations.model_fits where model = 'random_graph'")
+    model, split = fits.load_fit(home, "random_graph", fit), matrices.load_split(home, digest)
     means, deviations = model.like(split.train, users=np.arange(60, dtype=np.int32))
     v = model.posterior.items.mean.astype(np.float64)
     cosine = (v @ v.T) / np.outer(np.linalg.norm(v, axis=1), np.linalg.norm(v, axis=1))
@@ -86,7 +81,7 @@ def test_its_likes_and_nearest_items_are_those_of_the_fit(published):
 
 
 def test_likes_are_published_as_calibrated(published):
-    home, _ = published
+    home, *_ = published
     raw, calibrated = (read_lists(home, run_id) for run_id in ("popularity-beside", "calibrated"))
     mean = raw["like_mean"].to_numpy()
     expected = np.where(mean < 0.8, mean / 2, 3 * mean - 2)
@@ -98,24 +93,19 @@ def test_likes_are_published_as_calibrated(published):
 
 
 def test_a_deviation_that_likes_do_not_confirm_stays_empty_in_files_and_answers(published):
-    home, digest = published
-    publish_model(home, digest, "popularity", "unconfirmed", companion="random_graph", calibrations=UNVERIFIED)
+    home, _, shop = published
     raw, lists = (read_lists(home, run_id) for run_id in ("popularity-beside", "unconfirmed"))
     assert lists["like_sd"].null_count() == len(lists) and lists["like_mean"].equals(raw["like_mean"])
-    shop, columns = load(home.root, home.dataset), ["item_id", "like_mean", "like_sd"]
-    answer = shop.recommend_for("u3", n=5)
+    columns, answer = ["item_id", "like_mean", "like_sd"], shop.recommend_for("u3", n=5)
     assert answer.select(columns).equals(lists.filter(pl.col("user_id") == "u3").select(columns))
     assert f"{answer['like_mean'][0]:.3f}" in (table := format_table(shop, answer, [])) and "±" not in table
-    publish_model(home, digest, "popularity", "calibrated", companion="random_graph", calibrations=HALVED)
 
 
 def test_requests_answer_as_the_files_say(published):
-    home, _ = published
+    home, *_ = published
     shop, lists = load(home.root, home.dataset), read_lists(home, "calibrated")
-    columns, lists = (
-        [*RANKED[::2], "like_mean", "like_sd", "because", "explicit_like_mean", "explicit_like_sd"],
-        lists.with_columns(pl.col("because").fill_null([])),
-    )
+    columns = [*RANKED[::2], "like_mean", "like_sd", "because", "explicit_like_mean", "explicit_like_sd"]
+    lists = lists.with_columns(pl.col("because").fill_null([]))
     for user in ("u3", "u40"):
         expected = lists.filter(pl.col("user_id") == user).select(columns)
         assert shop.recommend_for(user, n=5).select(columns).equals(expected)

@@ -22,6 +22,7 @@ from oneclass.tasks.serve import server
 from oneclass.tasks.serve.access import MAX_BODY_BYTES, AccessRules, load_key_hashes
 from oneclass.tasks.serve.app import create_app
 from oneclass.tasks.serve.reloader import PublicationWatcher
+from oneclass.tasks.serve.schemas import MAX_QUERIES
 from oneclass.tasks.stores import publications
 from tests.tasks.conftest import publish_model
 from tests.typed import ROOT
@@ -134,10 +135,10 @@ def test_only_requests_under_a_name_of_the_server_are_answered(served):
     assert b"//" not in page.replace(b"// P", b"")  # the page to try it names no other machine
 
 
-def test_requests_need_one_of_the_keys(copied, tmp_path):
+def test_requests_need_one_of_the_keys(by_model, tmp_path):
     keys = tmp_path / "keys.txt"
     keys.write_text("# the shop's\n" + "".join(f"{hashlib.sha256(key).hexdigest()}  -\n" for key in (b"one", b"two")))
-    with serve_home(copied, AccessRules(key_hashes=load_key_hashes(keys))) as address:
+    with serve_home(by_model[0], AccessRules(key_hashes=load_key_hashes(keys))) as address:
         sent = ("Bearer one", "bearer two", "Bearer three", "Basic one", "")
         assert [status_of(f"{address}/health", Authorization=key)[0] for key in sent] == [200, 200, 401, 401, 401]
 
@@ -150,9 +151,9 @@ def test_a_file_of_keys_that_is_none_is_refused(tmp_path, text, words):
 
 
 @pytest.fixture(params=["httptools", "h11"])
-def either(request, copied):
+def either(request, by_model):
     """The address of a server that reads requests by httptools, or without it."""
-    with serve_home(copied, http=request.param) as url:
+    with serve_home(by_model[0], http=request.param) as url:
         yield urllib.parse.urlsplit(url).netloc
 
 
@@ -183,6 +184,16 @@ BAD_BODIES = {
     "nested deeper than Python reads": (b"[" * 100_000, 400, "parsing the body"),
     "no UTF-8": (b'"\xff"', 400, "parsing the body"),
     "null": (b"null", 422, "Field required"),
+    "no query": (batch(queries=[]), 422, "at least 1 item"),
+    "too many": (batch(queries=[{"user": "u7"}] * (MAX_QUERIES + 1)), 422, f"at most {MAX_QUERIES} items"),
+    "too many items": (
+        batch(queries=[{"user": "u7"}] * 20, n=501),
+        422,
+        "20 lists have 10,020 items, more than 10,000",
+    ),
+    "a user with items": (batch(queries=[{"user": "u7", "items": ["i1"]}]), 422, "give either `user`, or the items"),
+    "neither of both": (batch(queries=[{}]), 422, "give either `user`, or the items"),
+    "no item": (batch(n=0), 422, "greater than or equal to 1"),
 }
 BAD_QUERIES = {
     "/recommend": (422, "give either `user`, or"),
@@ -200,8 +211,8 @@ BAD_QUERIES = {
 }
 
 
-def test_bad_requests_are_refused_with_a_reason_and_without_a_traceback(copied, capsys):
-    with serve_home(copied, http="h11") as url:
+def test_bad_requests_are_refused_with_a_reason_and_without_a_traceback(by_model, capsys):
+    with serve_home(by_model[0], http="h11") as url:
         address = urllib.parse.urlsplit(url).netloc
         for name, (body, status, words) in BAD_BODIES.items():
             found = send(address, "POST", "/recommend", body, Content_Type="application/json")
@@ -235,10 +246,10 @@ def test_a_body_has_at_most_2_mb_whether_it_says_its_length_or_not(either):
 
 
 @pytest.mark.skipif(shutil.which("nginx") is None, reason="needs nginx")
-def test_the_proxy_passes_requests_on_and_closes_slow_and_large_ones(copied, tmp_path):
+def test_the_proxy_passes_requests_on_and_closes_slow_and_large_ones(by_model, tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    with serve_home(copied) as url:
+    with serve_home(by_model[0]) as url:
         text = re.sub(r"ssl_.*\n", "", (ROOT / "deploy" / "nginx.conf").read_text())
         for old, new in (("443 ssl", f"127.0.0.1:{port}"), ("127.0.0.1:8765", url[7:]), ("timeout 10s", "timeout 1s")):
             text = text.replace(old, new)

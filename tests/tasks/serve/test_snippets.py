@@ -13,7 +13,6 @@ import polars as pl
 import pytest
 from packaging.utils import canonicalize_name
 
-from oneclass.tasks.recommend import load
 from tests.browser import CHROMIUM, open_chromium
 from tests.tasks.serve.test_serve import serve_home
 from tests.test_imports import list_needed
@@ -37,12 +36,13 @@ def find_snippet(language):
 
 
 @pytest.mark.parametrize("language", COMMANDS)
-def test_a_snippet_runs_and_prints_what_python_answers(copied, language):
+def test_a_snippet_runs_and_prints_what_python_answers(by_model, language):
     if shutil.which({"javascript": "node"}.get(language, language)) is None and language != "python":
         pytest.skip(f"{language} is not installed here")
-    shop = load(copied.root, "small")
+    home, shops = by_model
+    shop = shops["random_graph"]
     text = re.sub(r"\b(42|1193|2858)\b", lambda found: NAMES[found[0]], find_snippet(language))
-    with serve_home(copied) as address:
+    with serve_home(home) as address:
         text = text.replace("http://127.0.0.1:8765", address)
         printed = subprocess.run(
             [*COMMANDS[language], text], capture_output=True, text=True, timeout=60, check=True
@@ -64,10 +64,10 @@ WAIT = "new Promise(done => {{ const look = () => {} ? done(true) : setTimeout(l
 
 @pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
-def test_the_page_to_try_it_sends_requests_and_shows_answers(copied, tmp_path):
-    shop = load(copied.root, "small")
+def test_the_page_to_try_it_sends_requests_and_shows_answers(by_model, tmp_path):
+    shop = by_model[1]["random_graph"]
     axe = (files("axe_core_python") / "axe.min.js").read_text(encoding="utf-8")
-    with serve_home(copied) as address, open_chromium(tmp_path) as page:
+    with serve_home(by_model[0]) as address, open_chromium(tmp_path) as page:
         page.call("Page.setBypassCSP", enabled=True)
         page.call("Page.navigate", url=f"{address}/docs")
         page.js(WAIT.format("document.querySelector('form[data-method=POST]')"))
