@@ -1,4 +1,4 @@
-"""A Dask scheduler and workers in processes of their own, on the loopback interface."""
+"""A Dask scheduler and workers in processes of their own, and calls for them, which a worker imports from here."""
 
 import contextlib
 import os
@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from oneclass.tasks.stores.home import Home
 from tests.conftest import home_in
 
 ROOT = Path(__file__).parents[3]
@@ -92,3 +93,26 @@ def own_cluster(tmp_path) -> Iterator[Cluster]:
 @pytest.fixture
 def home(tmp_path):
     return home_in(tmp_path / "var")
+
+
+def identify_worker(home: Home) -> tuple[int, int]:
+    """The process, and the threads that it may use."""
+    return os.getpid(), home.limits.threads
+
+
+def record_slowly(home: Home, began: Path, seconds: float) -> int:
+    """Note the process in a file, and take a while."""
+    with began.open("a") as file:
+        file.write(f"{os.getpid()}\n")
+    time.sleep(seconds)
+    return os.getpid()
+
+
+def ends_its_process(home: Home) -> None:
+    """As a kernel does that has no memory left."""
+    os._exit(9)
+
+
+def double_number(number: int) -> int:
+    """A call of a fit's block."""
+    return 2 * number

@@ -21,7 +21,7 @@ from oneclass.tasks.cluster import dask as dask_executor
 from oneclass.tasks.cluster import open_executor
 from oneclass.tasks.errors import ClusterUnavailable, InputError, OneclassError
 from oneclass.tasks.stores import resources
-from tests.tasks.cluster import calls
+from tests.tasks.cluster import conftest as calls
 from tests.tasks.cluster.conftest import ROOT, start_cluster
 
 pytestmark = pytest.mark.slow

@@ -1,7 +1,6 @@
-"""The evaluate stage on a real warehouse, with small fitted models; what it takes from an earlier run."""
+"""The evaluate stage with small fitted models, what it takes from an earlier run, and considered pairs one by one."""
 
 import logging
-import shutil
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -12,20 +11,22 @@ from scipy.sparse import csr_matrix
 
 from oneclass.models import memory_estimates, registry
 from oneclass.models.base import Model
+from oneclass.models.evaluation.calibration import evaluate_probabilities, smoothed_like_rates
 from oneclass.models.evaluation.ranking import CannotRank
 from oneclass.models.negatives.distributions import AllZeros
 from oneclass.models.popularity import Popularity
+from oneclass.models.random_graph.model import RandomGraph, RandomGraphSettings
 from oneclass.models.registry import MODELS
 from oneclass.models.settings import ModelSettings
 from oneclass.tasks.errors import OneclassError
-from oneclass.tasks.evaluate import jobs, stage
+from oneclass.tasks.evaluate import calibration, jobs
 from oneclass.tasks.evaluate.stage import evaluate
 from oneclass.tasks.evaluate.tables import LEAVE_ONE_OUT_TABLES, PROTOCOL_TABLES
-from oneclass.tasks.stores import fits, matrices, warehouse
+from oneclass.tasks.stores import fits, matrices
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.stores.matrices import Part, SplitMatrices
-from tests.conftest import execute_statement, home_in, query_rows
-from tests.tasks.conftest import train_model
+from tests.conftest import execute_statement, query_rows
+from tests.tasks.conftest import copy_of, train_model
 
 USERS, ITEMS = 60, 40
 
@@ -111,45 +112,33 @@ def naive_ranks(split: SplitMatrices, scores: np.ndarray) -> np.ndarray:
     return np.array(found)
 
 
-@pytest.fixture(scope="module")
-def evaluated(tmp_path_factory):
-    """A home where two models were evaluated, the split, and what was returned; for tests that only read it."""
-    home, split = home_in(tmp_path_factory.mktemp("evaluated")), leave_one_out(np.random.default_rng(1))
-    digest, fits = store_split(home, split, Popularity, Opinion)
-    return home, split, stage.evaluate(home, "run", "leave_one_out", [(digest, fits)])
-
-
-def test_leave_one_out_fills_the_metrics(evaluated):
-    home, split, found = evaluated
-    assert (found.users, found.users_without_target) == (USERS - 1, 1)
-    lists = query_rows(home, "select distinct model, score from evaluation.metrics order by all")
-    assert lists == [("opinion", "reversed"), ("opinion", "score"), ("popularity", "score")]
-    ranks = naive_ranks(split, np.arange(ITEMS))
-    query = "select metric, value, standard_error, users from evaluation.metrics where score = 'score' and model = ?"
-    table = {metric: row for metric, *row in query_rows(home, query, "opinion")}
-    error = ranks.std() / np.sqrt(USERS - 1)
-    assert table["mean_rank"] == [pytest.approx(ranks.mean()), pytest.approx(error), USERS - 1]
-    assert table["median_rank"] == [pytest.approx(np.median(ranks)), None, USERS - 1]
-
-
-def test_a_retry_replaces_its_own_rows_only(home):
+def test_leave_one_out_fills_every_table_and_a_retry_replaces_its_own_rows_only(home):
     split = leave_one_out(np.random.default_rng(4))
     part, odd = split.parts["test"], np.arange(ITEMS) % 2 == 1
     free = (split.train + part.targets).toarray() == 0
     part = replace(part, explicit_negatives=to_csr(free & odd))
     split = replace(split, explicit_negatives=to_csr(free & ~odd), parts={"test": part})
     digest, fits = store_split(home, split, Popularity, Opinion)
-    tables = (*PROTOCOL_TABLES, *LEAVE_ONE_OUT_TABLES)
 
     def everything():
+        tables = (*PROTOCOL_TABLES, *LEAVE_ONE_OUT_TABLES)
         found = [query_rows(home, f"select * from evaluation.{table} order by all") for table in tables]
         assert all(found)
         return found
 
-    stage.evaluate(home, "earlier", "leave_one_out", [(digest, {"popularity": "digest"})])
-    stage.evaluate(home, "run", "leave_one_out", [(digest, fits)])
+    evaluate(home, "earlier", "leave_one_out", [(digest, {"popularity": "digest"})])
+    found = evaluate(home, "run", "leave_one_out", [(digest, fits)])
+    assert (found.users, found.users_without_target) == (USERS - 1, 1)
     once = everything()
-    stage.evaluate(home, "run", "leave_one_out", [(digest, fits)])
+    lists = query_rows(home, "select distinct model, score from evaluation.metrics where run_id = 'run' order by all")
+    assert lists == [("opinion", "reversed"), ("opinion", "score"), ("popularity", "score")]
+    ranks = naive_ranks(split, np.arange(ITEMS))
+    query = "select metric, value, standard_error, users from evaluation.metrics where (model, score) = (?, 'score')"
+    table = {metric: row for metric, *row in query_rows(home, query, "opinion")}
+    error = ranks.std() / np.sqrt(USERS - 1)
+    assert table["mean_rank"] == [pytest.approx(ranks.mean()), pytest.approx(error), USERS - 1]
+    assert table["median_rank"] == [pytest.approx(np.median(ranks)), None, USERS - 1]
+    evaluate(home, "run", "leave_one_out", [(digest, fits)])
     assert everything() == once
     assert {row[0] for row in once[0]} == {"earlier", "run"}
 
@@ -167,7 +156,7 @@ def test_popularity_is_no_worse_than_guessing_where_most_items_have_one_like_or_
     split = SplitMatrices("strong_generalization", to_csr(train), np.arange(40), numbers, {"test": part})
     digest, fitted = store_split(home, split, Popularity, UpsideDown)
     with caplog.at_level(logging.WARNING):
-        stage.evaluate(home, "run", "strong_generalization", [(digest, fitted)])
+        evaluate(home, "run", "strong_generalization", [(digest, fitted)])
     degrees = train.sum(axis=0)
     others = [degrees[item] for item in range(1, 200)]  # candidates: all but the history
     expected = np.mean([(degree < 1) + (degree == 1) / 2 for degree in others]) - 1 / 2 / len(others)  # of itself
@@ -221,11 +210,7 @@ SHORT = {"popularity": {}, "random_graph": {"factors": 2, "iterations": 2}}
 OF_RUN = [name for name in (*PROTOCOL_TABLES, *LEAVE_ONE_OUT_TABLES) if name not in ("considered", "dislike_by_degree")]
 
 
-@pytest.fixture
-def split_home(splits_once, home):
-    """The test's own copy of a home with splits."""
-    shutil.copytree(splits_once[0].root, home.root)
-    return home
+digests = copy_of("splits_once")
 
 
 @pytest.fixture
@@ -237,20 +222,20 @@ def ranked_anew(monkeypatch):
 
 
 @pytest.fixture
-def run(split_home, splits_once, ranked_anew):
+def run(home, digests, ranked_anew):
     """Evaluate as a run of a name does."""
-    return partial(evaluate_fits, split_home, splits_once[1])
+    return partial(evaluate_fits, home, digests)
 
 
 def evaluate_fits(home, digests, name, models=("popularity", "random_graph"), **settings):
     """What a run of that name finds, with settings of its own for some models."""
-    with warehouse.open_warehouse(home) as connection:
-        connection.execute(
-            "insert into operations.runs by name select ? as run_id, ? as started_at, 'backfill' as flow, "
-            "'completed' as state, 'tiny' as dataset, '{}' as settings, '' as code_version "
-            "where not exists (from operations.runs where run_id = ?)",
-            [name, BEGAN + timedelta(days=int(name.removeprefix("r"))), name],
-        )
+    execute_statement(
+        home,
+        "insert into operations.runs by name select ? as run_id, ? as started_at, 'backfill' as flow, "
+        "'completed' as state, 'tiny' as dataset, '{}' as settings, '' as code_version "
+        "where not exists (from operations.runs where run_id = ?)",
+        [name, BEGAN + timedelta(days=int(name.removeprefix("r"))), name],
+    )
     fitted = {}
     for model in models:
         chosen = MODELS[model].Settings(**SHORT[model] | settings.get(model, {}))
@@ -265,21 +250,16 @@ def load_tables(home, run_id):
 
 
 @pytest.mark.slow
-def test_a_run_with_nothing_new_takes_the_rows_of_the_last(home, run, ranked_anew):
-    first = run("r1")
-    assert ranked_anew == ["popularity", "random_graph"]
+def test_a_run_with_nothing_new_takes_the_rows_of_the_last_but_other_fits_or_another_order_not(home, run, ranked_anew):
+    first, both = run("r1"), ["popularity", "random_graph"]
+    assert ranked_anew == both
     assert run("r2") == first and run("r2") == first  # a retry too
-    assert ranked_anew == ["popularity", "random_graph"]
+    assert ranked_anew == both
     assert load_tables(home, "r1") == load_tables(home, "r2") and all(load_tables(home, "r2").values())
-
-
-@pytest.mark.slow
-def test_other_fits_or_another_order_are_judged_anew(run, ranked_anew):
-    run("r1")
-    run("r2", random_graph={"factors": 3})
-    run("r3", models=("random_graph", "popularity"))
-    assert ranked_anew == ["popularity", "random_graph"] * 2 + ["random_graph", "popularity"]
-    run("r4", models=("random_graph", "popularity"))
+    run("r3", random_graph={"factors": 3})
+    run("r4", models=both[::-1])
+    assert ranked_anew == both * 2 + both[::-1]
+    run("r5", models=both[::-1])
     assert len(ranked_anew) == 6
 
 
@@ -307,3 +287,61 @@ def test_an_evaluation_without_one_of_its_models_is_made_again(run, ranked_anew,
         )
         assert set(run("r1").failed) == {"random_graph"}
     assert run("r2").failed == {} and len(ranked_anew) == 4
+
+
+JUDGES, JUDGED = 40, 30
+
+
+@pytest.fixture(params=["leave_one_out", "strong_generalization"])
+def considered(request):
+    """Users who like some items, considered others, and have some of both held out; one in eight has no held-out
+    like.
+    """
+    random = np.random.default_rng(2)
+    marks = random.random((JUDGES, JUDGED))
+    kinds = [marks < 0.3, (marks > 0.3) & (marks < 0.4), (marks > 0.4) & (marks < 0.6), (marks > 0.6) & (marks < 0.7)]
+    kinds[1][::8] = kinds[3][1::8] = False
+    if request.param == "leave_one_out":
+        kinds[1] &= np.cumsum(kinds[1], axis=1) == 1
+    likes, targets, negatives, held_out = (csr_matrix(one.astype(np.float32)) for one in kinds)
+    users, items = np.arange(JUDGES, dtype=np.int32), np.arange(JUDGED, dtype=np.int32)
+    rows = users if request.param == "leave_one_out" else None
+    part = Part(likes, targets, users, rows, held_out)
+    return SplitMatrices(request.param, likes, users, items, {"test": part}, explicit_negatives=negatives)
+
+
+@pytest.fixture
+def fitted(considered):
+    return RandomGraph(RandomGraphSettings(factors=3, iterations=5), seed=1, threads=1).fit(considered.train)
+
+
+def one_by_one(fitted, considered):
+    """(user, item, like, liked) of every held-out pair."""
+    part = considered.parts["test"]
+    for user in range(JUDGES):
+        row = None if part.rows is None else np.array([user])
+        like = fitted.like(part.histories[user], users=row)[0][0]
+        for matrix, liked in ((part.targets, True), (part.explicit_negatives, False)):
+            for item in matrix[user].indices:
+                yield user, item, like[item], liked
+
+
+def test_every_held_out_pair_is_judged_once(considered, fitted, monkeypatch):
+    monkeypatch.setattr(calibration, "USERS_PER_PAIR_BLOCK", 7)
+    users, items, like, liked = map(np.array, zip(*one_by_one(fitted, considered), strict=True))
+    found = calibration.evaluate_explicit_feedback(
+        "any", calibration.score_explicit_pairs(fitted, considered.parts["test"])
+    )
+    expected = evaluate_probabilities(like, liked)
+    for metric, figure in expected.items():
+        assert found.figures[metric].value == pytest.approx(figure.value, abs=1e-6), metric
+    assert (found.likes, found.dislikes) == (liked.sum(), (~liked).sum())
+    assert sum(one.pairs for one in found.calibration) == len(like)
+    degrees = np.diff(considered.parts["test"].histories.indptr)[users]
+    for one in found.dislikes_by_degree:
+        inside = like[~liked & (degrees >= one.low) & (degrees <= one.high)]
+        assert one.edges == len(inside) == sum(one.histogram) and one.error == pytest.approx(np.mean(inside >= 0.5))
+    assert sum(one.edges for one in found.dislikes_by_degree) == (~liked).sum()
+    shares = smoothed_like_rates(considered.train, considered.explicit_negatives)
+    popular = calibration.evaluate_popularity_baseline([considered]).figures["considered_log_loss"].value
+    assert popular == pytest.approx(evaluate_probabilities(shares[items], liked)["considered_log_loss"].value)

@@ -202,13 +202,10 @@ def test_other_metrics_or_another_source_are_evaluated_anew(shop, field_metrics)
         assert (found, value is None) == (count, count == 0)
 
 
-def test_a_failing_function_is_named_with_the_user(shop, field_metrics):
+def test_metrics_that_fail_or_cannot_be_found_are_refused(shop, field_metrics):
     message = r"metric field_metrics:broken failed for user 'u\d+': IndexError\("
     with pytest.raises(InputError, match=message):
         run_stages(shop[0], "leave_one_out", metrics=["field_metrics:broken"])
-
-
-def test_metrics_that_cannot_be_found_are_refused(field_metrics):
     assert choose_metrics(["ndcg@100", "recall@20"]) == choose_metrics([])  # of every run
     for name, message in {
         "presicion@7": r"evaluate.metrics: presicion@7 is unknown. Did you mean precision@k\? ",

@@ -1,17 +1,25 @@
-"""Every format, on small logs: events and rejects with their file and line; long lines, and what is declared anew."""
+"""Formats, on small logs: events and rejects with their file and line, right values, and what is refused or doubted."""
 
 import gzip
+import io
+import logging
+import os
+import re
 
+import duckdb
 import polars as pl
 import pytest
 
 from benchmarks import fuzz_readers
 from oneclass.data_contracts import ContractBroken
+from oneclass.tasks import datasets
 from oneclass.tasks.datasets import Dataset
+from oneclass.tasks.errors import InputError
 from oneclass.tasks.ingest import files, load
 from oneclass.tasks.ingest.stage import ingest
-from tests.conftest import query_rows
+from tests.conftest import home_in, query_rows
 from tests.tasks.ingest.conftest import read_logs, write_file
+from tests.tasks.ingest.test_layouts import write_zip
 
 LONG_ID = "9" * 10_000
 FORMATS = {  # data set, content, events
@@ -104,3 +112,122 @@ def test_no_hostile_log_is_misread(tmp_path):
     counts, findings = fuzz_readers.fuzz_readers(tmp_path, seed=0, rounds=1, batch=10)
     assert [f"{one.seed}: {one.difference}" for one in findings] == []
     assert sum(counts.values()) == 50 and {name for name, _ in counts} == set(fuzz_readers.FORMATS)
+
+
+KINDS = pl.DataFrame({"user": [*"aabb"], "sku": [*"xyxy"], "event": ["view", " buy ", "gift", ""]})
+KINDS.write_parquet(KINDS_IN_PARQUET := io.BytesIO())
+WEIGHTS, UNKNOWN = {"events": {"view": 0.5, "buy": 5}}, "unknown kind of event gift; names no kind of event"
+EVENTS = "select concat_ws(' ', user_id, item_id, occurred_at, event) from raw.events order by file_id, line_number"
+CSV, TAR = gzip.compress(b"user_id,item_id\n" + b"1,2\n" * 9999), bytes(257) + b"ustar" + bytes(250)
+REFUSED = {  # content, the data set's file, the sentence
+    "empty gzip": (gzip.compress(b""), {}, "is empty. Give a log with at least one line"),
+    "flipped byte": (CSV[:-6] + b"\1" + CSV[-5:], {}, "CRC check failed"),
+    "zip of two": (write_zip({"readme.txt": "", "log.csv": "a"}), {}, "2 files: readme.txt, log.csv. Unpack it"),
+    "tar.gz": (gzip.compress(TAR), {"encoding": "cp1252"}, "is a binary file. Unpack it"),
+    "old workbook": (b"\xd0\xcf\x11\xe0" + bytes(600), {}, "cannot be read (CalamineError: Cannot detect file format)"),
+    "picture": (b"\x89PNG\r\n\x1a\n" + bytes(60), {}, ": is a binary file"),
+    "UTF-16 without a mark": ("user,sku\nJö,Öl\n".encode("utf-16-le"), {}, 'encoding = "utf-16-le"'),
+    "quote in a user": ('user,sku,n\na,x,\n"b,x,\n"c,x,\nd,x,\n', {}, "line 3: its quotes do not pair. Mend the line."),
+    "text behind a quote": ('user,sku,n\na,x,\nb,x,"k"\nb,y,"k\nz"o\nd,x,\n', {}, "line 4: its quotes do not pair"),
+    "quote never closed": ('user,sku,n\na,x,\nb,x,"k\nz,y,\nd,5" nail,\n', {}, "line 3: its quotes do not pair"),
+    "unpaired quote": ('user,"sku\na,x\n', {}, "line 1: the quotes of its header do not pair"),
+    "cut JSON": ('{"user_id": "u1", "item', {}, "is JSON without an object on each line"),
+    "no header": ("1,2,3\n1,2,3\n", {}, "3 columns, delimiter \",\", without a header. Which column is the user and"),
+    "number of a named column": ("who,sku,n\na,x,k\n", {"columns": {"user": 1, "item": 2}}, "State them by name"),
+    "comma": ("user;sku;value\na;x;1,500\n", {}, "may have a decimal comma or separate thousands"),
+    "lists": ("user,sku\na,\"['x', 'y']\"\n", {}, "column sku: has several values in a cell, such as ['x', 'y']"),
+    ".NET's ticks": ("user,sku,time\na,x,638765432100000000\n", {}, "ticks since another year"),
+    "Apple's seconds": ("user,sku,time\na,x,763467211\nb,x,763467219\n", {}, "ticks since another year"),
+    "another order, the user first": ("user,sku,N\na,x,k\nuser,n,sku\nb,k,y\n", {}, "line 3: is another header"),
+    "a matrix of numbers": ("user,hotel_cluster,n\n1,2,0\n2,3,1\n", {}, "Which column is the item?"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_refusal_names_the_file_and_says_what_was_found(tmp_path, name):
+    content, declared, said = REFUSED[name]
+    path = write_file(tmp_path / "log", content)
+    with pytest.raises(InputError) as refusal:
+        ingest(home := home_in(tmp_path), Dataset(name="own", **declared), [path], "run")
+    assert str(refusal.value).startswith(str(path)) and said in str(refusal.value)
+    assert not home.root.exists() or not query_rows(home, EVENTS)
+
+
+@pytest.mark.parametrize("first", ["item_id\tuser_id\tqty\nx\ta\t1\n", "sku\twho\tqty\nx\ta\t1\n"])
+@pytest.mark.parametrize("second", ["7\t8\t1\n9\t8\t2\n", "y\tb\t1\nz\tb\t2\n"])
+def test_a_part_without_the_header_of_the_first_is_refused(home, tmp_path, first, second):
+    declared = {"columns": {"user": "who", "item": "sku"}} if "who" in first else {}
+    parts = [write_file(tmp_path / f"x_a{at}", part) for at, part in enumerate((first, second))]
+    with pytest.raises(InputError, match="x_a1.* (has no|without a) header"):
+        ingest(home, Dataset(name="own", **declared), parts, "run")
+    ingest(home, Dataset(name="own", **declared), parts[:1], "run-1")  # nor is it read a night later
+    with pytest.raises(InputError, match="x_a1.* (has no|without a) header"):
+        ingest(home, Dataset(name="own", **declared), parts[1:], "run-2")
+
+
+def test_a_folder_that_holds_a_column_is_refused_with_the_query_that_reads_it(home, tmp_path):
+    for kind in ("view", "return"):
+        path = write_file(tmp_path / "out" / f"event={kind}" / "part-0.csv", "user_id,item_id\na,x\n")
+    for source in (tmp_path / "out", tmp_path / "out" / "*" / "*.csv", path.parent, path):
+        with pytest.raises(InputError, match="which only a query reads") as refusal:
+            ingest(home, Dataset(name="own"), [source], "run")
+        query = re.search(r'query = "(.*)"', str(refusal.value))[1]
+        assert sorted(duckdb.sql(query).fetchall()) == [("a", "x", "return"), ("a", "x", "view")]
+
+
+READ = {  # content, events, what is said of the others, what is declared if anything
+    "kinds": (KINDS.write_csv(), ["a x view", "a y buy"], UNKNOWN, WEIGHTS),
+    "kinds in JSON": (KINDS.write_ndjson(), ["a x view", "a y buy"], UNKNOWN, WEIGHTS),
+    "kinds in Parquet": (KINDS_IN_PARQUET.getvalue(), ["a x view", "a y buy"], UNKNOWN, WEIGHTS),
+    "kinds without a header": (KINDS.write_csv(include_header=False), ["a x view", "a y buy"], UNKNOWN,
+                               {"columns": {"user": 1, "item": 2, "event": 3}, **WEIGHTS}),
+    "records in quotes": ('user,sku,n\na,x,\nb,x,"k\nz,""y"",\n\nv,w,"\nd,5" nail,\n', ["a x", "b x", 'd 5" nail'], ""),
+    "UTF-16 without a mark": ("user,sku\nJo,x\n".encode("utf-16-le"), ["Jo x"], "", {"encoding": "utf-16-le"}),
+    "unquoted commas": ("user,title,sku\na,Tea,x\nb,Tea, green,x\nc,Tea,x\n", ["a x", "c x"], "4 fields instead of 3"),
+    "trailing delimiters": ("user,sku,date\na,x,2025-03-01,\nb,y,2025-03-02,\n",
+                            ["a x 2025-03-01 00:00:00", "b y 2025-03-02 00:00:00"], ""),
+    "Shopify's time": ("user,sku,created_at\na,x,2025-03-03 12:06:51 +0100\nb,x,2025-03-03 12:06:51 -0530\n",
+                       ["a x 2025-03-03 11:06:51", "b x 2025-03-03 17:36:51"], ""),
+    "mail's time": ('user,sku,date\na,x,"Mon, 03 Mar 2025 12:06:51 +0100"\nb,x,"Tue, 04 Mar 2025 12:06:51 GMT"\n',
+                    ["a x 2025-03-03 11:06:51", "b x 2025-03-04 12:06:51"], ""),
+    "no seconds": ("user,sku,time\na,x,1000000000\nb,x,0x3B9ACA00\nc,x,1_00000000\n", ["a x 2001-09-09 01:46:40"],
+                   "time is not a date or time"),
+    "Apple's later seconds": ("user,sku,time\na,x,793467211\nb,x,793467219\n",
+                              ["a x 1995-02-22 15:33:31", "b x 1995-02-22 15:33:39"], "times lie before 2000"),
+    "infinite values": ("user,sku,value\na,x,2\nb,x,inf\nc,x,nan\n", ["a x"], "value is not finite"),
+    "1970": ("user,sku,date\na,x,1970-01-01\nb,x,2025-03-01\nc,x,2025-03-02\n",
+             ["b x 2025-03-01 00:00:00", "c x 2025-03-02 00:00:00"], "33% of the times are 1970-01-01"),
+    "equal times": ("user,sku,date\na,x,2025-03-01\nb,x,2025-03-01\n",
+                    ["a x 2025-03-01 00:00:00", "b x 2025-03-01 00:00:00"], "all times are equal"),
+    "rounded ids": ("user,sku\n8.55E+12,x\nb,y\n", ["8.55E+12 x", "b y"], "1 ids of the user are rounded"),
+    "unseen blanks": ("user,sku\na,x\na\u00a0,y\n\u200ba,z\n", ["a x", "a y", "a z"], "2 ids of the user have blanks"),
+    "normal forms": ("user,sku\nJo\u0308,x\nJ\u00f6,y\n", ["Jo\u0308 x", "J\u00f6 y"], "two normal forms of Unicode"),
+    "lists without brackets": ("user,sku\na,x|y\n", ["a x|y"], "unnest(string_split(COLUMN, '|'))"),
+    "two encodings": (b"user,sku\nJ\xc3\xb6,x\nJ\xf6,y\n", ["J\u00f6 x"], "not UTF-8 text"),
+    "NUL in a note": ("user,sku,note\na,x,\nb,y,\0\n", ["a x", "b y"], ""),
+    "NUL in an id": ("user,sku,note\na,x,\nb\0,y,\n", ["a x"], "not UTF-8 text"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", READ)
+def test_a_log_has_the_right_events_and_the_others_are_spoken_of(home, tmp_path, caplog, name):
+    content, events, said, *declared = READ[name]
+    dataset = Dataset(name="own", max_reject_share=1, **dict(*declared))
+    ingest(home, dataset, [write_file(tmp_path / "log", content)], "run")
+    assert query_rows(home, EVENTS) == [(event,) for event in events]
+    spoken = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    spoken += [reason for (reason,) in query_rows(home, "select reason from raw.rejects")]
+    assert said in "; ".join(spoken) if said else not spoken
+
+
+def test_a_source_that_is_not_there(tmp_path):
+    write_file(tmp_path / "folder" / "movies.csv", "movieId,title\n")
+    os.mkfifo(tmp_path / "pipe")
+    home, dataset = home_in(tmp_path), datasets.load_dataset("ml-100k", tmp_path)
+    said = {"nowhere": "no such file", "*.csv": "none that matches", "folder": "no file called", "pipe": "no such file"}
+    for source, text in said.items():
+        with pytest.raises(InputError, match=re.escape(text)):
+            ingest(home, dataset, [tmp_path / source], "run")
+    with pytest.raises(InputError, match=rf"{home.landing}: holds no raw files(?s:.*){dataset.sha256['u.data']}"):
+        ingest(home, dataset, [], "run")
+    assert not home.root.exists()

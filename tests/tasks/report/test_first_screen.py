@@ -36,17 +36,12 @@ def test_the_verdict_says_what_is_published_by_how_much_it_leads_and_why(reporte
     said = html.unescape(page.split('<section class="verdict"')[1].split("</section>")[0]).replace(
         "\N{NO-BREAK SPACE}", " "
     )
-    ((best, error),) = query_rows(
-        reported,
-        "select value, standard_error from evaluation.metrics "
-        f"where run_id = '{RUN}' and protocol = 'strong_generalization' and metric = 'ndcg@100' "
-        "and score = 'popularity_x_odds'",
+    quality = (
+        "select value, standard_error from evaluation.metrics where (run_id, protocol, metric, model, score) = "
+        f"('{RUN}', 'strong_generalization', 'ndcg@100', ?, ?)"
     )
-    ((popularity,),) = query_rows(
-        reported,
-        f"select value from evaluation.metrics where run_id = '{RUN}' and protocol = 'strong_generalization' "
-        "and metric = 'ndcg@100' and model = 'popularity'",
-    )
+    [(best, error)] = query_rows(reported, quality, "random_graph", "popularity_x_odds")
+    [(popularity, _)] = query_rows(reported, quality, "popularity", "score")
     assert f"Published</span> +{100 * (best / popularity - 1):.0f} % over popularity" in said
     assert "<b>random_graph (popularity_x_odds)</b>, by ndcg@100 on test users of <code>strong_generalization" in said
     assert f"<b>{best:.3f}</b> <span>± {error:.3f}</span>" in said
@@ -145,9 +140,8 @@ def test_the_protocol_that_decided_alarms_and_titles_are_shown(tmp_path, undrawn
     opened = shown.split('<details class="of-protocol"')
     assert "main-next_events" in opened[0] and not any(f"main-{name}" in opened[0] for name in MAIN)
     facts = json.loads((home.report / "summary.json").read_text())["shown"]
-    assert (facts["protocol"], facts["list"], facts["value"]) == ("next_events", "mrf_dense", 0.9) and facts["trend"][
-        -1
-    ][1] == 0.9
+    assert (facts["protocol"], facts["list"], facts["value"]) == ("next_events", "mrf_dense", 0.9)
+    assert facts["trend"][-1][1] == 0.9
     row = (tmp_path / "index.html").read_text().replace("\N{NO-BREAK SPACE}", " ")
     assert "0.900 ± 0.012" in row and "next_events" in row
     alarm = '<a href="#soundness">the catalogue lacks 12 items, which have 31 % of the likes</a>'
@@ -219,18 +213,12 @@ def test_sample_users_are_five_spread_over_the_lengths_of_history(reported, page
     assert users == chosen
     for user, one in zip(users, found, strict=True):
         lists = [re.findall(r"<li><span>(.*?)</span>", part) for part in one.split("recommended, the best first")]
-        own = {
-            item
-            for (item,) in query_rows(
-                reported, f"select 'item ' || item_id from curated.interactions where user_id = '{user}'"
-            )
-        }
-        first = query_rows(
-            reported,
-            f"select item_id from published.recommendations where user_id = '{user}' and rank <= 5 order by rank",
+        liked = "select 'item ' || item_id from curated.interactions where user_id = ?"
+        listed = (
+            "select 'item ' || item_id from published.recommendations where user_id = ? and rank <= 5 order by rank"
         )
-        assert len(lists[0]) == min(5, likes[user]) and set(lists[0]) <= own
-        assert lists[1] == [f"item {item}" for (item,) in first]
+        own, first = ([item for (item,) in query_rows(reported, of, user)] for of in (liked, listed))
+        assert len(lists[0]) == min(5, likes[user]) and set(lists[0]) <= {*own} and lists[1] == first
 
 
 def test_ties_with_the_best_are_shaded_and_every_list_has_a_dot_on_one_scale(page):

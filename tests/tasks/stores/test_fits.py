@@ -1,5 +1,6 @@
-"""The store of fits: digests, whole folders or none, retention, and the fit that the next one begins at."""
+"""The store of fits: digests, whole folders or none, retention, warm starts, and damage to every file of a store."""
 
+import os
 from dataclasses import replace
 
 import numpy as np
@@ -16,11 +17,11 @@ from oneclass.tasks.publish.plan import PublicationPlan
 from oneclass.tasks.publish.stage import publish
 from oneclass.tasks.stores import checksums, fits, matrices, runs, warehouse
 from oneclass.tasks.stores.fits import build_start
-from oneclass.tasks.stores.matrices import Part
-from tests.conftest import execute_statement, two_tastes
+from oneclass.tasks.stores.matrices import Part, SplitMatrices
+from tests.conftest import execute_statement, flip_bit, two_tastes
 from tests.tasks.conftest import split_likes, train_model
 
-GRAPH = csr_matrix(np.array([[1, 1, 0], [1, 0, 0]], dtype=np.float32))
+GRAPH = csr_matrix(np.array([[1, 1, 0], [1, 0, 2], [0, 0, 1]], dtype=np.float32))
 
 
 def is_stored(home, digest="a" * 16, **more):
@@ -54,7 +55,7 @@ def test_what_was_kept_is_found_and_loaded(home):
     assert fits.find_fit(home, "popularity", fit.digest) == fit
     assert (fit.model, fit.matrices, fit.seconds, fit.peak_bytes) == ("popularity", "m", 1.5, 7)
     model = fits.load_fit(home, "popularity", fit.digest)
-    assert model.item_degrees.tolist() == [2, 1, 0] and model.threads == home.limits.threads
+    assert model.item_degrees.tolist() == [2, 1, 2] and model.threads == home.limits.threads
     assert fits.find_fit(home, "popularity", "b" * 16) is None
     folder = home.models / "popularity" / fit.digest
     facts = checksums.find_facts(folder, fits.RECORD_FILE) | {"cpu_seconds": 1}  # as an earlier version wrote
@@ -87,9 +88,6 @@ def test_a_fit_that_cannot_be_saved_leaves_nothing_and_spares_what_was_there(hom
     assert fits.find_fit(home, "popularity", fit.digest) == fit
 
 
-TWO_BY_TWO = csr_matrix(np.ones((2, 2), dtype=np.float32))
-
-
 @pytest.fixture
 def night(home):
     """A function that makes a run with one fit, at a time of its own."""
@@ -97,7 +95,7 @@ def night(home):
     def record_night(name, started_at="2026-01-01", *, publishes=False):
         with runs.record_run(home, name, "backfill", {}):
             digest = name * 16
-            fits.store_fit(home, Popularity().fit(TWO_BY_TWO), digest, key="k", matrices="m", seconds=1, peak_bytes=1)
+            is_stored(home, digest)
             with warehouse.open_warehouse(home) as connection:
                 connection.execute("update operations.runs set started_at = ? where run_id = ?", [started_at, name])
                 row = [name, "leave_one_out", "popularity", digest, 1, 1, 1]
@@ -248,3 +246,105 @@ def test_a_hundredth_of_the_targets_may_have_been_trained_on(home, caplog, leake
     assert ("trained on edges that have to be found now" in caplog.text) != begins
     if start is not None:  # users with a leaked target begin as new ones
         assert np.flatnonzero(start.users < 0).tolist() == sorted(set(rows[:leaked].tolist()))
+
+
+TARGETS = csr_matrix(np.array([[0, 0, 1], [0, 1, 0], [1, 0, 0]], dtype=np.float32))
+USERS = np.arange(3, dtype=np.int32)
+SPLIT = SplitMatrices(
+    "strong_generalization",
+    GRAPH,
+    USERS,
+    USERS,
+    {"test": Part(GRAPH, TARGETS, USERS), "validation": Part(GRAPH, TARGETS, USERS)},
+    {"users": 3, "items": 3, "digest": "d"},
+)
+
+
+def flip_at_the_same_time(file):
+    """Damage a file silently, as a disk does."""
+    before = file.stat()
+    flip_bit(file)
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    checksums._hash_cache.clear()  # another process reads it
+
+
+def into_folder(file):
+    file.unlink()
+    file.mkdir()
+
+
+def forbid_reading(file):
+    if os.geteuid() == 0:
+        pytest.skip("root reads everything")
+    file.chmod(0)
+
+
+DAMAGES = {
+    "flipped": flip_bit,
+    "flipped at the same time": flip_at_the_same_time,
+    "truncated": lambda file: file.write_bytes(file.read_bytes()[:-1]),
+    "removed": lambda file: file.unlink(),
+    "empty": lambda file: file.write_bytes(b""),
+    "folder": into_folder,
+    "forbidden": forbid_reading,
+    "overwritten": lambda file: file.write_text('{"facts": {}, "files"' if file.suffix == ".json" else "[]"),
+    "another beside it": lambda file: (file.parent / f"more-{file.name}").write_bytes(b"more"),
+}
+
+
+def read_bytes(folder):
+    return {file.name: file.read_bytes() for file in folder.iterdir()}
+
+
+STORES = {
+    "fit": (is_stored, lambda home, fit: fits.load_fit(home, "popularity", fit.digest), 3),
+    "matrices": (lambda home: matrices.store_split(home, SPLIT), matrices.load_split, 20),
+}
+
+
+@pytest.mark.parametrize("store", [pytest.param("fit"), pytest.param("matrices", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+def test_what_is_damaged_cannot_be_loaded_and_is_made_anew(home, caplog, damage, store):
+    keep, load, files = STORES[store]
+    stored = keep(home)
+    folder = home.matrices / stored if store == "matrices" else fits.fit_folder(home, "popularity", stored.digest)
+    whole = read_bytes(folder)
+    assert len(whole) == files
+    for name in whole:
+        damage(folder / name)
+        with pytest.raises(checksums.DamagedFile, match=name):
+            load(home, stored)
+        caplog.clear()
+        assert store != "fit" or fits.find_fit(home, "popularity", stored.digest) is None
+        assert keep(home) == stored
+        assert name in caplog.text and "makes it anew" in caplog.text
+        assert read_bytes(folder) == whole and load(home, stored)
+    checksums.remove_path(folder)
+    folder.write_text("")  # a file in the folder's place is damage too
+    assert keep(home) == stored and load(home, stored)
+
+
+def test_of_parts_that_are_not_wanted_no_file_is_opened(home):
+    digest = matrices.store_split(home, SPLIT)
+    flip_bit(home.matrices / digest / "test_targets_indices.npy")
+    assert matrices.load_split(home, digest, parts=["validation"]).parts.keys() == {"validation"}
+    with pytest.raises(checksums.DamagedFile):
+        matrices.load_split(home, digest)
+
+
+def test_a_file_is_hashed_once_while_it_stays_as_it_is(home, monkeypatch):
+    fit = is_stored(home)
+    monkeypatch.setattr(checksums.hashlib, "file_digest", lambda *_: pytest.fail("hashed again"))
+    assert fits.find_fit(home, "popularity", fit.digest) == fit
+    fits.load_fit(home, "popularity", fit.digest)
+
+
+def test_every_byte_of_a_record_counts(home):
+    fit = is_stored(home)
+    file = home.models / "popularity" / fit.digest / "fit.json"
+    whole = file.read_bytes()
+    for place in range(len(whole)):
+        bit = 1 << place % 8
+        file.write_bytes(whole[:place] + bytes([whole[place] ^ bit]) + whole[place + 1 :])
+        with pytest.raises(checksums.DamagedFile):
+            checksums.load_checked_facts(file.parent, file.name)

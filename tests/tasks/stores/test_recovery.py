@@ -143,25 +143,21 @@ RUNS = ("first", "second", "third")
 USERS = "model/users.parquet"
 
 
-def write_publication(connection, home, run_id):
-    """Write a publication whose only list names its run, to the tables of the schema `published` and to its folder."""
-    connection.execute("delete from published.recommendations")
-    connection.execute(
-        "insert into published.recommendations (user_id, item_id, rank, score) values ('u', ?, 1, 1)", [run_id]
-    )
-    folder = publications.create_publication(home, run_id)
-    (folder / "model").mkdir()
-    (folder / USERS).write_bytes(b"users")
-    publications.write_tables(home, folder, [("recommendations", connection.sql("from published.recommendations"))])
-    return folder
-
-
 @pytest.fixture
 def published(home):
-    """A home with three publications, the last of which is current."""
+    """A home with three publications, each with a list that names its run; the last is current."""
     for run_id in RUNS:
         with warehouse.open_warehouse(home) as connection:
-            folder = write_publication(connection, home, run_id)
+            connection.execute("delete from published.recommendations")
+            row = "('u', ?, 1, 1)"
+            connection.execute(
+                f"insert into published.recommendations (user_id, item_id, rank, score) values {row}", [run_id]
+            )
+            folder = publications.create_publication(home, run_id)
+            (folder / "model").mkdir()
+            (folder / USERS).write_bytes(b"users")
+            tables = [("recommendations", connection.sql("from published.recommendations"))]
+            publications.write_tables(home, folder, tables)
         make_current(home, folder)
     return home
 
@@ -222,7 +218,5 @@ def test_the_link_is_set_to_what_the_warehouse_records(published, linked):
 
 def test_what_the_link_shows_is_recorded_where_the_warehouse_has_no_record(published):
     """As in a home whose warehouse was made anew from the logs."""
-    with warehouse.open_warehouse(published) as connection:
-        connection.execute("delete from operations.publications")
-        connection.execute("delete from published.recommendations")
+    execute_statement(published, "delete from operations.publications; delete from published.recommendations")
     assert repair(published) == [] and is_current(published, "third")

@@ -16,7 +16,7 @@ from oneclass.tasks.stores import matrices
 from oneclass.tasks.tuning.halving import BUDGET_SECONDS, ROUNDS, run_searches, run_trials
 from oneclass.tasks.tuning.search import Search
 from tests.conftest import home_in
-from tests.tasks.tuning.toy import Toy, ToySettings, split_toy_log
+from tests.tasks.tuning.test_trials import Toy, ToySettings, split_toy_log
 
 PROTOCOL = "strong_generalization"
 NOISE = {"still": 0.0, "calm": 0.5, "windy": 1.0, "stormy": 2.0, "wild": 4.0}  # the least noise of each model

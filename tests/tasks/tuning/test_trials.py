@@ -2,13 +2,17 @@
 
 import dataclasses
 import shutil
+from typing import ClassVar
 
 import numpy as np
 import optuna
 import pytest
+from pydantic import Field
 
+from oneclass.models.base import Model
+from oneclass.models.fit_options import Epoch
 from oneclass.models.registry import MODELS
-from oneclass.models.settings import NumericRange
+from oneclass.models.settings import Choice, ModelSettings, NumericRange
 from oneclass.tasks.errors import OneclassError
 from oneclass.tasks.evaluate.ranking import rank_part_targets
 from oneclass.tasks.stores import checksums, matrices
@@ -17,9 +21,61 @@ from oneclass.tasks.tuning.search import Search, suggest_trial
 from oneclass.tasks.tuning.study import open_study
 from oneclass.tasks.tuning.trial import run_trial
 from oneclass.tasks.tuning.validation import load_validation
-from tests.conftest import home_in
+from tests.conftest import home_in, log_into
 from tests.processes import inflate_cost
-from tests.tasks.tuning.toy import PROTOCOLS, Toy, ToySettings, split_toy_log
+from tests.tasks.conftest import copy_of, split_likes
+
+PROTOCOLS = ("strong_generalization", "leave_one_out", "given")
+
+
+class ToySettings(ModelSettings):
+    """Popularity, mixed with noise."""
+
+    search_space: ClassVar = {
+        "noise": NumericRange(0.0, 1.0),
+        "epochs": NumericRange(8, 32),
+        "kind": Choice(("plain", "odd")),
+    }
+
+    noise: float | None = Field(None, description="Share of noise in the scores, none where it is not set.")
+    epochs: int = Field(16, description="Passes that do nothing.")
+    kind: str = Field("plain", description="`odd` is refused where the noise is high.")
+
+
+class Toy(Model):
+    """Popularity with noise, which knows its scores at once; of the second score the noise is doubled."""
+
+    name = "toy"
+    Settings = ToySettings
+    score_names = ("noisier", "score")
+    is_iterative = True
+    seen: ClassVar[list] = []  # what each fit was given
+
+    def _fit(self, interactions, options):
+        if self.settings.kind == "odd" and (self.settings.noise or 0) > 0.8:
+            raise ValueError("noise: too high\nfor this kind")
+        self.draws = np.random.default_rng(self.seed).random(interactions.shape[1])
+        self.seen.append({"edges": interactions.nnz, "validation": options.validation, "epochs": 0})
+        for number in range(1, self.settings.epochs + 1):
+            self.seen[-1]["epochs"] = number
+            options.on_epoch(Epoch(number, self.settings.epochs, 0.0))
+
+    def _scores(self, histories, users, score):
+        noise = (self.settings.noise or 0) * (2 if score == "noisier" else 1)
+        if 0.35 < noise < 0.4:
+            noise = np.nan
+        scores = (1 - noise) * self.item_degrees / self.item_degrees.max() + noise * self.draws
+        return np.tile(scores.astype(np.float32), (histories.shape[0], 1))
+
+
+def split_toy_log(home, protocols=PROTOCOLS):
+    """Split a log of 200 users and 60 items with a long tail; the second file is the test part of the given split."""
+    generator = np.random.default_rng(2)
+    share = 1 / np.arange(1, 61)
+    liked = [generator.choice(60, size=14, replace=False, p=share / share.sum()) for _ in range(200)]
+    log_into(home, [(f"u{u}", f"i{i}", 1) for u, items in enumerate(liked) for i in items[:11]])
+    log_into(home, [(f"u{u}", f"i{i}", 1) for u, items in enumerate(liked) for i in items[11:]], file_id=2)
+    return split_likes(home, *protocols, plan={"given_files": ((1,), (2,))}, held_out_share=0.3)
 
 
 @pytest.fixture(autouse=True)
@@ -35,11 +91,7 @@ def split_once(tmp_path_factory):
     return home, split_toy_log(home)
 
 
-@pytest.fixture
-def digests(home, split_once):
-    """The test's own copy of the splits."""
-    shutil.copytree(split_once[0].root, home.root)
-    return split_once[1]
+digests = copy_of("split_once")
 
 
 def make_search(digests, protocol="strong_generalization", seed=3, **settings):
@@ -171,20 +223,16 @@ def test_the_test_part_is_not_read(split_once, tmp_path, protocol):
     assert (found.part.targets != expected.part.targets).nnz == 0
 
 
-def test_the_validation_part_of_unseen_users_is_the_splits_own(split_once):
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_the_validation_part_is_that_of_unseen_users_or_cut_from_the_training_edges(split_once, protocol):
     home, digests = split_once
-    split_ = matrices.load_split(home, digests["strong_generalization"])
-    found = load_validation(home, digests["strong_generalization"], 3)
-    assert found.users == len(split_.parts["validation"].users)
-    assert (found.train != split_.train).nnz == 0
-    np.testing.assert_array_equal(found.part.users, split_.parts["validation"].users)
-
-
-@pytest.mark.parametrize("protocol", ["leave_one_out", "given"])
-def test_elsewhere_a_validation_part_is_cut_from_the_training_edges(split_once, protocol):
-    home, digests = split_once
-    train = matrices.load_split(home, digests[protocol]).train
-    found = load_validation(home, digests[protocol], 3)
+    split = matrices.load_split(home, digests[protocol])
+    train, found = split.train, load_validation(home, digests[protocol], 3)
+    if protocol == "strong_generalization":
+        users = split.parts["validation"].users
+        assert found.users == len(users) and (found.train != train).nnz == 0
+        np.testing.assert_array_equal(found.part.users, users)
+        return
     degrees = np.diff(train.indptr)
     expected = (degrees >= 2).astype(int) if protocol == "leave_one_out" else degrees // 5
     held_out = np.zeros(len(degrees), dtype=int)
