@@ -48,6 +48,10 @@ def load_summaries(home):
     return [by_run[UUID(run_id)] for (run_id,) in ids]
 
 
+def latest_run(home):
+    return query_rows(home, "select max_by(run_id, started_at) from operations.runs")[0][0]
+
+
 @pytest.fixture(scope="module")
 def two_runs(first, ratings, tmp_path_factory):
     """The same data set twice, the second time with another penalty."""
@@ -70,11 +74,6 @@ def test_the_summary_says_what_is_published_by_the_protocol_that_decided(two_run
     assert "- Report: http://reports.example/ml-latest-small/" in two
 
 
-def latest_run(home):
-    with warehouse.open_warehouse(home, read_only=True) as connection:
-        return connection.execute("select max_by(run_id, started_at) from operations.runs").fetchone()[0]
-
-
 def test_a_run_has_one_task_for_each_model_and_one_for_what_is_published(two_runs):
     expected, found = {"train-popularity": 1, "train-mrf_dense": 2, "train-bpr_uniform": 1}, Counter()
     of_run = FlowRunFilter(id=FlowRunFilterId(any_=[UUID(latest_run(two_runs))]))
@@ -87,22 +86,18 @@ def test_a_run_has_one_task_for_each_model_and_one_for_what_is_published(two_run
     assert found == expected
 
 
-def test_a_run_shows_its_contracts_in_one_table(two_runs):
+def test_a_run_shows_its_contracts_in_one_table_and_its_summary_last(two_runs):
     run_id = latest_run(two_runs)
     (table,) = [one for one in list_artifacts("ml-latest-small-contracts") if one.flow_run_id == UUID(run_id)]
-    with warehouse.open_warehouse(two_runs, read_only=True) as connection:
-        query = "select distinct stage, contract, rule, success from operations.contract_results where run_id = ?"
-        checked = connection.execute(query, [run_id]).fetchall()
+    query = "select distinct stage, contract, rule, success from operations.contract_results where run_id = ?"
+    checked = query_rows(two_runs, query, run_id)
     rows = json.loads(table.data)
     assert {(row["stage"], row["table"]) for row in rows} == {(stage, contract) for stage, contract, *_ in checked}
     broken = [row for row in rows if row["what does not hold"]]
     assert rows[: len(broken)] == broken
     assert {row["table"] for row in broken} == {contract for _, contract, _, success in checked if not success}
-
-
-def test_a_run_s_newest_artifact_is_its_summary(two_runs):
-    with get_client(sync_client=True) as client:
-        wanted = ArtifactFilter(flow_run_id=ArtifactFilterFlowRunId(any_=[UUID(latest_run(two_runs))]))
+    with get_client(sync_client=True) as client:  # its summary is its newest artifact
+        wanted = ArtifactFilter(flow_run_id=ArtifactFilterFlowRunId(any_=[UUID(run_id)]))
         body = {"artifacts": wanted.model_dump(mode="json"), "sort": "CREATED_DESC", "limit": 200}
         keys = [artifact["key"] for artifact in client.request("POST", "/artifacts/filter", json=body).json()]
     assert keys == ["ml-latest-small-summary", "ml-latest-small-contracts"]

@@ -63,17 +63,12 @@ def test_a_log_becomes_published_tables(first):
         stage for (stage,) in query_rows(home, "select distinct stage from operations.contract_results where success")
     }
     assert stages == {*STAGES}
-    page = (home / "ml-latest-small" / "report" / "index.html").read_text()
-    assert "First publication; the best of " in page
+    report = home / "ml-latest-small" / "report"
+    assert "First publication; the best of " in (report / "index.html").read_text()
     assert in_the_overview(home) == ["completed"]
-
-
-def test_the_report_of_a_run_has_this_run(first):
-    """The run is recorded as running while its report is written."""
-    report = first[0] / "ml-latest-small" / "report"
     shown = json.loads((report / "summary.json").read_text())["shown"]
-    [[night, value, _]] = shown["trend"]
-    started = query_rows(first[0], "select started_at from operations.runs")[0][0]
+    [[night, value, _]] = shown["trend"]  # although the run is recorded as running while its report is written
+    started = query_rows(home, "select started_at from operations.runs")[0][0]
     assert night == f"{started:%Y-%m-%d}" and value == pytest.approx(shown["value"])
 
 
@@ -126,15 +121,6 @@ def test_a_given_split_needs_two_different_logs(tmp_path, capsys):
     assert "two different logs" in capsys.readouterr().err
 
 
-@pytest.mark.slow
-def test_a_log_that_is_too_small_to_evaluate_still_gets_recommendations(tmp_path):
-    log = tmp_path / "ratings.csv"
-    log.write_text("userId,movieId,rating\n" + "".join(f"{user},{user},5\n" for user in range(3)))
-    assert run_backfill(tmp_path / "home", "--source", log) == 0
-    assert query_rows(tmp_path / "home", "select count(*) from evaluation.metrics") == [(0,)]
-    assert query_rows(tmp_path / "home", "select count(*) from published.recommendations") == [(6,)]
-
-
 def test_a_breach_stops_the_run_and_what_was_published_stays(after_first, tmp_path, capfd):
     home = after_first
     target, before = (home / "ml-latest-small" / "published").resolve(), read_contents(home)
@@ -177,41 +163,24 @@ def test_a_real_log_becomes_its_edges(tmp_path, dataset, log, edges):
     assert query_rows(tmp_path, "select count(*) from curated.interactions", dataset) == [(edges,)]
 
 
-DATASET = "ml-latest-small"
-MODELS = ("mrf_dense", "mrf_sparse", "slim")
-PLAN = ["--dataset", DATASET, "--models", ",".join(("popularity", *MODELS)), "--threads", "2"]
-SETTINGS = ["--set", "binarize.threshold=1", "train.tune=off", "publish.model=slim"]
-
-
-@pytest.fixture
-def halves(ratings, tmp_path):
-    """The first users, and the others with a line more of one that is known; and both."""
+@pytest.mark.slow
+def test_the_second_night_publishes_what_a_run_over_everything_does(prefect_server, ratings, tmp_path):
+    """The first night has the first users, the second the others and a line more of one that is known."""
     header, *lines = ratings.read_text().splitlines()
     files = [tmp_path / f"ratings-{number}.csv" for number in (1, 2)]
     for file, part in zip(files, (lines[1:1470], [lines[0], *lines[1470:1540]]), strict=True):
         file.write_text("\n".join([header, *part]) + "\n")
-    return files
-
-
-def run_night(home, *files):
-    assert commands.main("backfill", [*PLAN, "--home", str(home), "--source", *map(str, files), *SETTINGS]) == 0
-
-
-def load_arrays(home, pattern):
-    folder = home / DATASET
-    return {file.relative_to(folder).as_posix(): file.read_bytes() for file in folder.glob(pattern)}
-
-
-@pytest.mark.slow
-def test_the_second_night_publishes_what_a_run_over_everything_does(prefect_server, halves, tmp_path):
     nights, whole = tmp_path / "nights", tmp_path / "whole"
-    run_night(nights, halves[0])
-    run_night(nights, halves[1])
-    run_night(whole, *halves)
+    settings = ["--set", "binarize.threshold=1", "train.tune=off", "publish.model=slim"]
+    for home, logs in ((nights, files[:1]), (nights, files[1:]), (whole, files)):
+        words = [*ML, "--models", "popularity,mrf_dense,mrf_sparse,slim", "--home", str(home), "--threads", "2"]
+        assert commands.main("backfill", [*words, "--source", *map(str, logs), *settings]) == 0
     assert read_contents(nights) == read_contents(whole)
-    for model in MODELS:
-        of_whole = load_arrays(whole, f"models/{model}/*/*.npy")
-        of_nights = load_arrays(nights, f"models/{model}/*/*.npy")
+    for model in ("mrf_dense", "mrf_sparse", "slim"):
+        of_whole, of_nights = (
+            {str(file.relative_to(home)): file.read_bytes() for file in home.glob(f"{ML[1]}/models/{model}/*/*.npy")}
+            for home in (whole, nights)
+        )
         assert of_whole and of_whole.items() <= of_nights.items()
 
 

@@ -274,16 +274,6 @@ def test_the_snippet_on_models_runs():
 
 
 @pytest.mark.slow
-def test_the_server_of_both_pages_starts(there):
-    lines = [
-        re.search(r"^    (python -m flows.serve .*)$", text, flags=re.MULTILINE)[1] for text in (README, RECOMMEND)
-    ]
-    assert lines[1].startswith(lines[0])
-    with serve_line(lines[1], "--port", "0") as (server, _):
-        assert server.poll() is None
-
-
-@pytest.mark.slow
 def test_lists_that_explore_are_published_and_judged(tmp_path, monkeypatch, prefect_server):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("ONECLASS_HOME", raising=False)

@@ -34,7 +34,9 @@ SETTINGS = {
 
 
 def log_of_two_tastes(home):
-    """60 users of two tastes, and one dislike."""
+    """60 users of two tastes, and one dislike, of a data set with a file."""
+    (home.root / "datasets").mkdir(parents=True)
+    (home.root / "datasets" / "small.toml").write_text('title = "A small log"\n')
     generator = np.random.default_rng(1)
     pairs = {(f"u{u}", f"i{u % 2 * 20 + generator.integers(20)}") for u in range(60) for _ in range(12)}
     log_into(home, [(user, item, 5) for user, item in sorted(pairs)] + [("grump", "i1", 1)])
@@ -113,8 +115,6 @@ def test_an_explanation_is_of_what_is_published_and_waits_for_no_run(copied):
 
 def test_the_command_writes_its_page_only(copied, capsys):
     home, _ = copied
-    (home.root / "datasets").mkdir()
-    (home.root / "datasets" / "small.toml").write_text('title = "A small log"\n')
     before = list_files(home)
     arguments = ["--dataset", "small", "--home", str(home.root), "--n", "3", "--user"]
     assert commands.main("explain", [*arguments, "u7"]) == 0
@@ -134,8 +134,6 @@ def test_ids_and_titles_give_no_orders_to_a_terminal_and_load_nothing(home, log_
     log_of_two_tastes(home)
     user, item = "\x1b]0;title\x07\n\u202e<img src=//x>", "i1\x1b[2J"
     log_events([(user, item, 5), (user, "i2", 5), (user, "i3\nnext", 5), ("other\x1b", "i1", 1)], file_id=2)
-    (home.root / "datasets").mkdir(parents=True)
-    (home.root / "datasets" / "small.toml").write_text('title = "A small log"\n')
     record_run(home)
     arguments = ["--dataset", "small", "--home", str(home.root)]
     assert commands.main("explain", [*arguments, "--n", "1000000000", "--user", user]) == 0
@@ -168,8 +166,6 @@ def test_ids_of_any_form_can_be_asked_for(home, log_events, capsys):
         said = f"{item}: is not recommended to {user}: they like it"
         assert said in explain_user(home, f" {user} ", item_ids=[item.strip()]).rank_explanations[0]
     padded, arguments = [f"  {item}" for item in items], ["--dataset", "small", "--home", str(home.root)]
-    (home.root / "datasets").mkdir(parents=True)
-    (home.root / "datasets" / "small.toml").write_text('title = "A small log"\n')
     assert commands.main("recommend", [*arguments, "--item", *padded[:2], "--n", "44", "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
     assert answer["unknown"] == [] and {row["item_id"] for row in answer["items"]} >= {*items[2:], "i1"}

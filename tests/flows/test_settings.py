@@ -59,31 +59,31 @@ def test_titles_are_those_of_the_setting_or_the_data_sets_file(tmp_path):
     assert resolve_backfill("ml-1m", home=tmp_path).publish.titles is None
 
 
-def test_a_model_that_reads_the_order_of_likes_has_the_split_keep_it(tmp_path):
-    chosen = {"home": tmp_path, "models": ["slim", "popularity"]}
-    assert not resolve_backfill("demo", **chosen).split.order
-    assert resolve_backfill("demo", **chosen, settings={"slim.recency_exponent": 0.5}).split.order
-    assert not resolve_backfill(
-        "demo", **chosen, settings={"mrf_dense.recency_exponent": 0.5}
-    ).split.order  # which does not run
-    components = [{"model": "slim", "settings": {"recency_exponent": 0.5}}, {"model": "wmf"}]
-    blend = {"home": tmp_path, "models": ["blend"], "settings": {"blend.components": components}}
-    assert resolve_backfill("demo", **blend).split.order
-    with pytest.raises(InputError, match="setting slim.recency_exponent = -1"):
-        resolve_backfill("demo", **chosen, settings={"slim.recency_exponent": -1})
+WEIGHING, IN_TIME = {"recency_exponent": 0.5}, {"protocols": ["next_events"]}
+LOG = {"source": ["log.csv"]}
 
 
-def test_the_split_keeps_the_order_of_likes_where_a_search_may_weigh_it(tmp_path):
-    chosen = {"home": tmp_path, "protocols": ["next_events"], "source": ["log.csv"]}
-    assert resolve_backfill("mine", **chosen, models=["slim"]).split.order
-    assert resolve_backfill("mine", **chosen | {"protocols": []}, models=["graph_filter"]).split.order
-    assert not resolve_backfill("mine", **chosen, models=["wmf"]).split.order  # which does not weigh likes by recency
-    assert not resolve_backfill("mine", **chosen | {"protocols": ["leave_one_out"]}, models=["slim"]).split.order
-    assert not resolve_backfill("mine", **chosen, models=["slim"], settings={"train.tune": "off"}).split.order
-    assert not resolve_backfill("mine", **chosen, models=["slim"], settings={"split.order": False}).split.order
-    of_file = {"home": tmp_path, "protocols": ["next_events"], "models": ["slim"]}  # the demo's file has its settings
-    assert not resolve_backfill("demo", **of_file).split.order
-    assert resolve_backfill("demo", **of_file, settings={"train.tune": "always"}).split.order
+@pytest.mark.parametrize(
+    ("dataset", "given", "kept"),
+    [
+        ("demo", {"models": ["slim"]}, False),  # the demo's file has the settings of its models
+        ("demo", {"models": ["slim"], "settings": {"slim.recency_exponent": 0.5}}, True),
+        ("demo", {"models": ["slim"], "settings": {"mrf_dense.recency_exponent": 0.5}}, False),  # which does not run
+        ("demo", {"models": ["blend"], "settings": {"blend.components": [
+            {"model": "slim", "settings": WEIGHING}, {"model": "wmf"},
+        ]}}, True),
+        ("demo", {"models": ["slim"], **IN_TIME}, False),
+        ("demo", {"models": ["slim"], **IN_TIME, "settings": {"train.tune": "always"}}, True),
+        ("mine", {"models": ["slim"], **IN_TIME, **LOG}, True),  # by a search
+        ("mine", {"models": ["graph_filter"], **LOG}, True),
+        ("mine", {"models": ["wmf"], **IN_TIME, **LOG}, False),  # which does not weigh likes by recency
+        ("mine", {"models": ["slim"], "protocols": ["leave_one_out"], **LOG}, False),
+        ("mine", {"models": ["slim"], **IN_TIME, **LOG, "settings": {"train.tune": "off"}}, False),
+        ("mine", {"models": ["slim"], **IN_TIME, **LOG, "settings": {"split.order": False}}, False),
+    ],
+)  # fmt: skip
+def test_the_split_keeps_the_order_of_likes_where_a_model_or_a_search_may_weigh_it(tmp_path, dataset, given, kept):
+    assert bool(resolve_backfill(dataset, home=tmp_path, **given).split.order) == kept
 
 
 def test_the_home_is_an_option_then_the_environment_then_var(tmp_path, monkeypatch):
@@ -161,6 +161,7 @@ def test_protocols_default_to_those_that_the_log_allows_or_to_the_given_split(tm
         ),
         ({"settings": {"split.scheme": "liang2018", "split.held_out_share": 0.2}}, "split.held_out_share = 0.2: is"),
         ({"dataset": "netflix", "settings": {"split.held_out_share": 0.2}}, "has split.scheme = liang2018"),
+        ({"settings": {"slim.recency_exponent": -1}}, "setting slim.recency_exponent = -1"),
         ({"models": ["popularity"], "settings": {"bpr_uniform.epoch": 3}}, "setting bpr_uniform.epoch: unknown"),
         ({"settings": {"publish.model": "slimm"}}, "setting publish.model = slimm"),
         ({"settings": {"publish.companion": "wmf"}}, "publish.companion = wmf: .*paired_symbols.* Name one of these"),
@@ -169,6 +170,7 @@ def test_protocols_default_to_those_that_the_log_allows_or_to_the_given_split(tm
         ({"memory": "255MB"}, "--memory 255MB: write a size"),
         ({"home": "a?b"}, "--home a.b: its full path has a \\? in it"),
         ({"settings": {"files.readable_by": "all"}}, "setting files.readable_by = 'all'"),
+        ({"workers": 2, "dask": "tcp://host:8786"}, "--workers, --dask: give one of them"),
         ({"seed": -1}, "--seed -1"),
         ({"seed": 2**63}, "--seed 9223372036854775808"),
         ({"since": date(2026, 1, 2), "until": date(2026, 1, 1)}, "--since 2026-01-02: is after --until 2026-01-01"),

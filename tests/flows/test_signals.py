@@ -17,7 +17,6 @@ import pytest
 
 from oneclass.flows import commands, prefect_server
 from oneclass.tasks import terminal
-from oneclass.tasks.terminal import count_things
 from tests.flows.conftest import query_rows
 
 ROOT = Path(__file__).parents[2]
@@ -36,21 +35,17 @@ with signals.handle_signals():
 """
 
 
-def said_when_told(program, number, status):
-    """What a program that has said "ready" says on stderr when it gets a signal; it ends with that status."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", program], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    assert process.stdout.readline() == "ready\n"
-    process.send_signal(number)
-    _, said = process.communicate(timeout=20)
-    assert process.returncode == status
-    return said
-
-
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_what_does_not_end_in_its_own_time_is_ended(number, status):
-    said = said_when_told(STUCK, number, status)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, "-c", STUCK], cwd=ROOT, **pipes) as process:
+        try:
+            assert process.stdout.readline() == "ready\n"
+            process.send_signal(number)
+            _, said = process.communicate(timeout=20)
+        finally:
+            process.kill()
+    assert process.returncode == status
     assert said.count("Interrupted by") == 1 and signal.Signals(number).name in said
 
 
@@ -239,10 +234,6 @@ def test_help_ends_with_an_example_that_parses(name, capsys):
     assert {"--dataset", "--home", "--debug"} <= set(flags)
     described = re.sub(r"[│\s]+", " ", out)
     assert all(re.search(rf" {flag} (\S+ )?\w", described) for flag in flags)
-
-
-def test_a_count_has_its_noun_in_the_right_number():
-    assert [count_things(number, "new log") for number in (0, 1, 2000)] == ["0 new logs", "1 new log", "2,000 new logs"]
 
 
 NAME, TEA, ESCAPED = "Andr\xe9", "\u70cf\u9f8d\u8336", "\\u70cf\\u9f8d\\u8336"

@@ -17,10 +17,10 @@ from oneclass.flows.settings import resolve_settings
 from oneclass.models.registry import MODELS
 from oneclass.tasks.stores import warehouse
 from oneclass.tasks.stores.home import Home
+from tests.flows.conftest import ML, query_rows
 
 pytestmark = pytest.mark.slow
 
-ML = ["--dataset", "ml-latest-small"]
 BPR = ["--model", "bpr_uniform", "--set", "bpr_uniform.fold_in_epochs=4", "bpr_uniform.epochs=2"]
 SEARCHED = set(MODELS["bpr_uniform"].Settings.search_space) - {"epochs"}
 
@@ -87,48 +87,45 @@ def test_a_run_searches_by_itself_and_the_next_one_takes_what_was_found(tmp_path
         assert fits.fetchone() == (2,)  # what was searched, not the defaults
 
 
+def search_before_and_after(home, lines, asked, of_run, more):
+    """Search on splits that lack what the setting weighs, when nothing is left to search, and on splits that keep it.
+
+    Returns:
+        what the search found, and the settings of a run that takes it.
+    """
+    (log := home / "log.csv").write_text("\n".join(lines) + "\n")
+    split_log("mine", home, log, *of_run)
+    assert run_tune("mine", home, *asked) == 2
+    split_log("mine", home, log, *of_run, *([] if "--set" in of_run else ["--set"]), more)
+    assert run_tune("mine", home, *asked) == 0
+    [file] = (home / "mine" / "tuning").glob("*.toml")
+    given = BackfillParameters(dataset="mine", home=str(home), source=[str(log)], config=[str(file)])
+    return tomllib.loads(file.read_text()), resolve_settings(given)
+
+
 def test_the_weight_of_new_likes_is_searched_by_what_came_next(tmp_path, capsys, prefect_server):
-    log, generator = tmp_path / "log.csv", np.random.default_rng(5)
-    lines = ["user,item,value,time"]
+    generator, lines = np.random.default_rng(5), ["user,item,value,time"]
     for user in range(200):  # eight likes of one taste, then eight of another: what comes next is of the second
         tastes = generator.choice(4, size=2, replace=False)
         items = np.concatenate([12 * taste + generator.permutation(12)[:8] for taste in tastes])
         lines += [f"{user},{item},1,2024-01-{day + 1:02}" for day, item in enumerate(items)]
-    log.write_text("\n".join(lines) + "\n")
     fixed = ["slim.l1=1", "slim.l2=5", "slim.alpha=0", "slim.user_weight_exponent=0"]
     search = ["--model", "slim", "--trials", 4, "--protocol", "next_events", "--set", *fixed]
-    split_log("mine", tmp_path, log)
-    assert run_tune("mine", tmp_path, *search) == 2  # nothing is left to search
+    found, run = search_before_and_after(tmp_path, lines, search, [], "split.order=true")
     assert "--set: fixes every setting of slim that is searched" in capsys.readouterr().err
-    split_log("mine", tmp_path, log, "--set", "split.order=true")
-    assert run_tune("mine", tmp_path, *search) == 0
-    file = tmp_path / "mine" / "tuning" / "slim.toml"
-    assert tomllib.loads(file.read_text())["slim"]["recency_exponent"] > 0
-    assert resolve_settings(
-        BackfillParameters(dataset="mine", home=str(tmp_path), source=[str(log)], config=[str(file)])
-    ).split.order
+    assert found["slim"]["recency_exponent"] > 0 and run.split.order
 
 
-def test_the_weight_of_what_was_considered_is_searched_where_it_is_kept(tmp_path, capsys, prefect_server):
-    log, generator = tmp_path / "log.csv", np.random.default_rng(5)
-    lines = ["user,item,value"]
+def test_the_weight_of_what_was_considered_is_searched_where_it_is_kept(tmp_path, prefect_server):
+    generator, lines = np.random.default_rng(5), ["user,item,value"]
     for user in range(300):  # of a taste of 20 items a user considers 15, and likes two or three of them
         items = 20 * generator.integers(8) + generator.permutation(20)[:15]
         lines += [f"{user},{item},{5 if place < 2 + user % 2 else 2}" for place, item in enumerate(items)]
-    log.write_text("\n".join(lines) + "\n")
     fixed = ["factors=16", "iterations=10", "unobserved_weight=0.1", "regularization=0.01", "user_weight_exponent=0"]
     search = ["--model", "wmf", "--trials", 4, "--set", *(f"wmf.{setting}" for setting in fixed)]
     of_run = ["--protocols", "strong_generalization", "--set", "binarize.threshold=4", "split.held_out_share=0.3"]
-    split_log("mine", tmp_path, log, *of_run)
-    assert run_tune("mine", tmp_path, *search) == 2  # nothing is left to search
-    split_log("mine", tmp_path, log, *of_run, "binarize.explicit_negatives=true")
-    assert run_tune("mine", tmp_path, *search) == 0
-    file = tmp_path / "mine" / "tuning" / "wmf.toml"
-    assert tomllib.loads(file.read_text())["wmf"]["explicit_negative_weight"] > 0
-    again = resolve_settings(
-        BackfillParameters(dataset="mine", home=str(tmp_path), source=[str(log)], config=[str(file)])
-    )
-    assert again.binarize.explicit_negatives
+    found, run = search_before_and_after(tmp_path, lines, search, of_run, "binarize.explicit_negatives=true")
+    assert found["wmf"]["explicit_negative_weight"] > 0 and run.binarize.explicit_negatives
 
 
 @pytest.fixture(scope="module")
@@ -173,9 +170,11 @@ def test_the_library_searches_as_the_command_does(ratings, tmp_path, prefect_ser
     assert found["l2"].to_list() == [trial.user_attrs["settings"]["l2"] for trial in trials]
 
 
-def test_a_log_too_small_to_tune_on_is_reported(tmp_path, capsys, prefect_server):
+def test_a_log_too_small_to_evaluate_gets_recommendations_and_is_not_tuned_on(tmp_path, capsys, prefect_server):
     log = tmp_path / "ratings.csv"
-    log.write_text("userId,movieId,rating\n1,1,5\n2,2,5\n3,1,5\n")
+    log.write_text("userId,movieId,rating\n" + "".join(f"{user},{user},5\n" for user in range(3)))
     split_log("mine", tmp_path / "home", log)
+    assert query_rows(tmp_path / "home", "select count(*) from evaluation.metrics", "mine") == [(0,)]
+    assert query_rows(tmp_path / "home", "select count(*) from published.recommendations", "mine") == [(6,)]
     assert run_tune("mine", tmp_path / "home", *BPR, "--protocol", "leave_one_out") == 2
     assert "too small to tune on" in capsys.readouterr().err

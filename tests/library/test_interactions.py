@@ -1,6 +1,5 @@
 """`oneclass.Interactions` from all that programs hold, against plain Python; its mistakes; and back."""
 
-import doctest
 import itertools
 from collections import defaultdict
 from datetime import datetime, timedelta
@@ -12,7 +11,6 @@ import pytest
 from scipy.sparse import coo_array, csr_matrix
 
 from oneclass import Interactions, Popularity
-from oneclass import interactions as module
 
 DAY = datetime(2026, 1, 1)
 RNG = np.random.default_rng(3)
@@ -48,6 +46,7 @@ SOURCES = {
     "tuples": lambda: ROWS,
     "generator": lambda: (row for row in ROWS),
     "duckdb": lambda: duckdb.from_arrow(FRAME.to_arrow()),
+    "pandas": lambda: pytest.importorskip("pandas").DataFrame(ROWS, columns=["customer", "product", "weight", "date"]),
     "categories": lambda: FRAME.with_columns(pl.col("user_id").cast(pl.Categorical)),
 }
 
@@ -59,12 +58,6 @@ def test_each_source_gives_the_sums_of_plain_python(kind):
     assert interactions.user_ids.to_list() == sorted({row[0] for row in ROWS})
     assert interactions.item_ids.to_list() == sorted({row[1] for row in ROWS})
     assert interactions.events["time"].to_list() == [row[3] for row in ROWS]
-
-
-def test_a_frame_of_pandas():
-    pandas = pytest.importorskip("pandas")
-    frame = pandas.DataFrame(ROWS, columns=["customer", "product", "weight", "date"])
-    assert list_pairs(Interactions(frame)) == sum_pairs(ROWS)
 
 
 def test_without_weights_each_event_counts_one():
@@ -221,13 +214,6 @@ def test_anything_else_is_refused():
         Interactions("log.csv")
     with pytest.raises(TypeError, match="a list; give a matrix of SciPy or an array"):
         Interactions.from_matrix([[1, 0], [0, 1]])
-
-
-def test_the_example_of_the_class_runs():
-    (example,) = doctest.DocTestFinder(recurse=False).find(module.Interactions, "Interactions")
-    failures = []
-    doctest.DocTestRunner(verbose=False).run(example, out=failures.append)
-    assert not failures, "".join(failures)
 
 
 def test_a_small_array_of_ones_is_a_matrix_and_counts_are_one_as_csr():

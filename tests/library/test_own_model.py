@@ -1,13 +1,10 @@
 """A model of one's own in ten lines keeps the contract of every model, and is saved, evaluated, tuned, and found."""
 
-import doctest
-
 import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
 from oneclass import Model, OwnModel, Popularity, evaluate, tune
-from oneclass.models import own_model
 from oneclass.models.registry import MODELS
 from oneclass.models.settings import NumericRange
 from oneclass.testing import check_model
@@ -149,10 +146,3 @@ def test_what_an_author_forgets_is_said():
         Listed().fit(LIKES).save("nowhere")
     with pytest.raises(NotImplementedError, match=r"Empty: define fit\(self, matrix\)"):
         Empty().fit(LIKES)
-
-
-def test_the_example_of_the_class_runs():
-    (example,) = doctest.DocTestFinder(recurse=False).find(own_model.OwnModel, "OwnModel")
-    failures = []
-    doctest.DocTestRunner(verbose=False).run(example, out=failures.append)
-    assert not failures, "".join(failures)

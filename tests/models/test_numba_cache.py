@@ -22,6 +22,7 @@ from oneclass.models import fingerprint, numba_cache
 from oneclass.models.base import Model
 from oneclass.models.registry import MODELS
 from oneclass.models.wmf import WMF
+from tests.conftest import flip_bit
 
 SOURCES = {
     "shared/__init__.py": "",
@@ -80,12 +81,6 @@ def run_checkout(checkout, **environment):
     return json.loads(done.stdout)
 
 
-def flip_bit(whole):
-    """The bytes with one bit of the middle one the other way round."""
-    at = len(whole) // 2
-    return whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :]
-
-
 def edit_file(checkout, file, before, after):
     path = checkout / "oneclass" / "models" / file
     assert before in path.read_text()
@@ -111,7 +106,7 @@ def test_what_one_process_compiles_others_read_and_damage_is_made_good(checkout,
     assert [found for found, _ in runs] == 3 * [{"first": 21, "second": 11}]
     assert run_checkout(checkout, **cache) == [{"first": 21, "second": 11}, {"first": 1, "second": 1}]
     (file,) = (tmp_path / "cache").rglob("*first.kernels*.nbc")
-    file.write_bytes(flip_bit(file.read_bytes()))
+    flip_bit(file)
     assert run_checkout(checkout, **cache) == [{"first": 21, "second": 11}, {"first": 0, "second": 1}]
     assert run_checkout(checkout, **cache) == [{"first": 21, "second": 11}, {"first": 1, "second": 1}]
 

@@ -1,6 +1,5 @@
 """Features of attributes, against the statement at the head of `models.attributes.encoder`."""
 
-import doctest
 import math
 import zlib
 
@@ -40,11 +39,6 @@ def make_shop():
             "title": ["Red boat, red SAIL", None, "été_2024", ""],
         }
     )
-
-
-def test_the_usage_example_gives_what_it_shows():
-    (example,) = doctest.DocTestFinder(recurse=False).find(FeatureEncoder, "FeatureEncoder")
-    assert doctest.DocTestRunner(verbose=False).run(example) == doctest.TestResults(failed=0, attempted=5)
 
 
 def encode_dense(encoder, frame):

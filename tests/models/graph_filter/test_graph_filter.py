@@ -209,13 +209,6 @@ def test_what_is_left_to_the_log_follows_from_a_mean_users_likes(likes, vectors,
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(("items", "low_pass", "times"), [(300, 1.0, 2), (949, 3**0.5, 2**0.5), (3000, 3.0, 1)])
-def test_short_histories_have_a_low_pass_that_follows_from_the_items(items, low_pass, times):
-    found = GraphFilterSettings().resolve(with_likes(4, items))
-    assert found.low_pass == pytest.approx(low_pass, rel=1e-3)
-    assert found.vectors == round(times * round(2 * items**0.5 * (4 / 25) ** 1.5))
-
-
 def graph_of(likes):
     return NormalizedGraph.of(csr_matrix(likes), 0.5, 0.5)
 

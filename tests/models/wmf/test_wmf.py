@@ -152,25 +152,14 @@ def test_factors_that_are_not_finite_are_refused(long_tailed, monkeypatch):
 
 
 def test_settings_left_to_the_log_follow_its_density(long_tailed):
-    density = long_tailed.nnz / (300 * 120)
     resolved = WMFSettings().resolve(long_tailed)
-    degree = long_tailed.nnz / np.count_nonzero(long_tailed.getnnz(axis=1))
-    assert degree < 35
-    ratio = 6 * 2 ** np.clip(np.log(degree / 12) / np.log(35 / 12), 0, 1)
-    assert resolved.unobserved_weight == pytest.approx(ratio * density)
-    assert resolved.regularization * (1 + ratio) == pytest.approx(0.08 * (35 / degree) ** 0.75)  # 120 items are few
-    twice = csr_matrix(np.hstack([long_tailed.toarray(), np.zeros((300, 120))]))
-    of_twice = WMFSettings().resolve(twice)
+    of_twice = WMFSettings().resolve(csr_matrix(np.hstack([long_tailed.toarray(), np.zeros((300, 120))])))
     assert of_twice.unobserved_weight == pytest.approx(resolved.unobserved_weight / 2)
-    assert of_twice.regularization == pytest.approx(resolved.regularization)
-
-
-def test_long_histories_have_a_penalty_of_their_length_and_short_ones_over_many_items_the_largest():
+    assert of_twice.regularization == pytest.approx(resolved.regularization)  # 240 items are few too
     likes = csr_matrix(np.random.default_rng(0).random((90, 200)) < 0.4, dtype=np.float32)
-    assert likes.nnz / 90 > 35
-    assert WMFSettings().resolve(likes).regularization == pytest.approx(0.08 / 13)
     wide = csr_matrix(np.eye(90, 3100) + np.eye(90, 3100, k=1) + np.eye(90, 3100, k=2), dtype=np.float32)
-    assert WMFSettings().resolve(wide).regularization == pytest.approx(0.08 * (35 / 3) / 7)
+    penalties = [WMFSettings().resolve(matrix).regularization for matrix in (likes, long_tailed, wide)]
+    assert penalties == sorted(penalties)  # the largest for short histories over many items
     given = WMFSettings(unobserved_weight=0.2, regularization=0.007)
     assert given.resolve(likes) == given
 
