@@ -12,8 +12,6 @@ from oneclass.models.negatives.like_probability import item_columns, logit_momen
 from oneclass.models.paired_symbols.model import PairedSymbols, PairedSymbolsSettings
 from oneclass.models.paired_symbols.posterior import PairedSymbolsPosterior, Symbols
 
-BLOCKS = ("users", "s", "pi", "items", "t", "psi", "xi")
-
 
 @dataclass
 class Dense:
@@ -116,33 +114,24 @@ class Dense:
         weight = self.censored_counts() * (self.counts == 0)
         self.xi_star = np.sqrt((weight * self.moments()[1]).sum() / weight.sum())
 
-    def apply(self, block: str) -> None:
-        {
-            "users": lambda: self.update_factors(0),
-            "items": lambda: self.update_factors(1),
-            "s": lambda: self.update_shares(0),
-            "t": lambda: self.update_shares(1),
-            "pi": lambda: self.update_concentration(0),
-            "psi": lambda: self.update_concentration(1),
-            "xi": self.update_xi,
-        }[block]()
-
 
 def bound_gradient(xi: np.ndarray) -> np.ndarray:
     return np.tanh(xi / 2) / (4 * xi)
 
 
+UPDATES = {  # block: the model's step, and the dense one
+    "users": (lambda q: q.update_factors(q.users, q.items), lambda dense: dense.update_factors(0)),
+    "s": (lambda q: q.update_shares(q.users, q.items), lambda dense: dense.update_shares(0)),
+    "pi": (lambda q: q.users.update_concentration(q.alpha, q.censored), lambda dense: dense.update_concentration(0)),
+    "items": (lambda q: q.update_factors(q.items, q.users), lambda dense: dense.update_factors(1)),
+    "t": (lambda q: q.update_shares(q.items, q.users), lambda dense: dense.update_shares(1)),
+    "psi": (lambda q: q.items.update_concentration(q.alpha, q.censored), lambda dense: dense.update_concentration(1)),
+    "xi": (lambda q: q.update_xi(), lambda dense: dense.update_xi()),
+}
+
+
 def apply_step(posterior: PairedSymbolsPosterior, block: str) -> None:
-    users, items = posterior.users, posterior.items
-    {
-        "users": lambda: posterior.update_factors(users, items),
-        "items": lambda: posterior.update_factors(items, users),
-        "s": lambda: posterior.update_shares(users, items),
-        "t": lambda: posterior.update_shares(items, users),
-        "pi": lambda: users.update_concentration(posterior.alpha, posterior.censored),
-        "psi": lambda: items.update_concentration(posterior.alpha, posterior.censored),
-        "xi": posterior.update_xi,
-    }[block]()
+    UPDATES[block][0](posterior)
 
 
 def small_counts(users: int = 30, items: int = 20, share: float = 0.3, seed: int = 1) -> np.ndarray:
@@ -154,7 +143,7 @@ def small_counts(users: int = 30, items: int = 20, share: float = 0.3, seed: int
 
 
 def posterior_of(
-    counts: np.ndarray, passes: int = 2, blocks: tuple[str, ...] = BLOCKS, **settings: float
+    counts: np.ndarray, passes: int = 2, blocks: tuple[str, ...] = tuple(UPDATES), **settings: float
 ) -> PairedSymbolsPosterior:
     """The posterior after some passes, so that nothing is near where it began."""
     model = PairedSymbols(PairedSymbolsSettings(**{"r": 1.5, "tau_u": 0.8} | settings))
@@ -177,7 +166,7 @@ def assert_same(posterior: PairedSymbolsPosterior, dense: Dense, counts: np.ndar
 
 @pytest.mark.parametrize(
     ("block", "factors"),
-    [(block, 20) for block in BLOCKS]
+    [(block, 20) for block in UPDATES]
     + [pytest.param("users", factors, marks=pytest.mark.slow) for factors in (4, 11, 31)],
 )
 def test_a_block_update_is_the_dense_one(block: str, factors: int) -> None:
@@ -185,7 +174,7 @@ def test_a_block_update_is_the_dense_one(block: str, factors: int) -> None:
     posterior = posterior_of(counts, factors=factors)
     dense = Dense.of(posterior, counts)
     apply_step(posterior, block)
-    dense.apply(block)
+    UPDATES[block][1](dense)
     assert_same(posterior, dense, counts)
 
 
@@ -195,7 +184,7 @@ def test_updates_hold_for_thousands_of_edges() -> None:
     for block in blocks:
         dense = Dense.of(posterior, counts)
         apply_step(posterior, block)
-        dense.apply(block)
+        UPDATES[block][1](dense)
         assert_same(posterior, dense, counts, 1e-4)
 
 
@@ -206,7 +195,7 @@ def test_no_block_lowers_the_bound_which_is_the_dense_one(learn: bool) -> None:
     bound = posterior.bound()
     began = bound
     for _ in range(25):
-        for block in BLOCKS if learn else ("users", "items", "xi"):
+        for block in UPDATES if learn else ("users", "items", "xi"):
             apply_step(posterior, block)
             new = posterior.bound()
             assert new > bound - 2e-7 * abs(bound), block

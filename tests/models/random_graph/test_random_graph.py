@@ -24,6 +24,12 @@ def float_sides(posterior):
     return tuple({name: getattr(side, name).astype(float) for name in names} for side in both)
 
 
+def dense_state(q):
+    """Both sides of a posterior in float64, and the best xi of every pair."""
+    users, items = float_sides(q)
+    return users, items, np.sqrt(dense_moments(users, items)[1])
+
+
 def dense_moments(users, items):
     """E[a] and E[a^2] of every pair, (M, N) each."""
     mean = users["mean"] @ items["mean"].T + users["bias_mean"][:, None] + items["bias_mean"]
@@ -218,12 +224,10 @@ def test_a_fit_can_begin_at_yesterdays_posterior(checkerboard):
 @pytest.mark.parametrize("step", [1.0, 0.3])
 def test_factor_updates_agree_with_equations_17_and_18(factors, step):
     q, graph, g, h = random_case(factors)
-    users, items = float_sides(q)
-    xi = np.sqrt(dense_moments(users, items)[1])
+    users, items, xi = dense_state(q)
     q.update_users(graph, step)
     assert_side(q.users, updated_factors(users, items, g, h, xi, 1.7, step))
-    users, items = float_sides(q)
-    xi = np.sqrt(dense_moments(users, items)[1])
+    users, items, xi = dense_state(q)
     q.update_items(graph, step)
     assert_side(q.items, updated_factors(items, users, g.T, h.T, xi.T, 0.9, step))
 
@@ -231,8 +235,7 @@ def test_factor_updates_agree_with_equations_17_and_18(factors, step):
 @pytest.mark.parametrize("step", [1.0, 0.3])
 def test_bias_updates_agree_with_equation_19(step):
     q, graph, g, h = random_case(20)
-    users, items = float_sides(q)
-    xi = np.sqrt(dense_moments(users, items)[1])
+    users, items, xi = dense_state(q)
     q.update_item_biases(graph, step)
     assert_side(q.items, updated_biases(items, users, g.T, h.T, xi.T, 2.1, step))
 
@@ -251,8 +254,7 @@ def test_precisions_agree_with_equation_20():
 
 def test_the_bound_agrees_with_equation_12():
     q, graph, g, h = random_case(5)
-    users, items = float_sides(q)
-    xi = np.sqrt(dense_moments(users, items)[1])
+    users, items, xi = dense_state(q)
     assert q.bound(graph) == pytest.approx(dense_bound(users, items, q.taus, g, h, xi), rel=1e-6)
 
 
