@@ -1,6 +1,4 @@
-"""What takes seconds to make, once a session: a small log with each of some models published, for the rooms that answer
-from a publication, and the report on a made-up warehouse.
-"""
+"""What takes seconds to make, once a session, for tests that read; and the steps of a run, with few words."""
 
 import hashlib
 import shutil
@@ -163,7 +161,6 @@ def reported(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def page(reported):
-    """The page of that report."""
     return (reported.report / "index.html").read_text()
 
 

@@ -21,7 +21,6 @@ from tests.conftest import query_rows, write_tables
 
 
 def fill_interactions(home, edges):
-    """Fill `indexed.interactions` with (user_index, item_index) pairs."""
     users, items = (pa.array(column, pa.int32()) for column in zip(*edges, strict=True)) if edges else ([], [])
     incoming = pa.table({"u": pa.array(users, pa.int32()), "i": pa.array(items, pa.int32())})
     write_tables(home)

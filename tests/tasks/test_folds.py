@@ -71,7 +71,6 @@ def evaluated_once(logged, tmp_path_factory):
 
 @pytest.fixture
 def evaluated(home, evaluated_once):
-    """The test's own copy of that home."""
     shutil.copytree(evaluated_once.home.root, home.root)
     return evaluated_once._replace(home=home)
 
@@ -176,7 +175,7 @@ def test_blends_of_two_nights_are_compared_by_the_weights_that_each_was_publishe
     home, folds, _, _ = evaluated
 
     def weigh(weight):
-        models = [{"model": name, "settings": SETTINGS[name].model_dump(mode="json")} for name in ("mrf_dense", "wmf")]
+        models = [{"model": name, "settings": of.model_dump(mode="json")} for name, of in [*SETTINGS.items()][:2]]
         return BlendSettings(components=[{**models[0], "weight": weight}, models[1]])
 
     def fit_on_folds(settings):

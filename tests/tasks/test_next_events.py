@@ -32,14 +32,14 @@ def cut(monkeypatch):
     cut_next_events_at(monkeypatch, CUT)
 
 
-def draw_returns(loyalty, users=120, items=40, seed=5):
+def draw_returns(loyalty, users=120):
     """Events of users who take an item that they had before with the probability `loyalty`, over 150 days."""
-    random, events = np.random.default_rng(seed), []
+    random, events = np.random.default_rng(5), []
     for user in range(users):
         taken, times = [], np.sort(random.uniform(0, 150 * 86400, random.integers(2, 25)))
         for seconds in times:
             again = [item for item in taken if random.random() < loyalty]
-            item = again[0] if again else int(random.zipf(1.4)) % items
+            item = again[0] if again else int(random.zipf(1.4)) % 40
             if loyalty or item not in taken:
                 events.append((f"u{user}", f"i{item}", 1, datetime(2026, 1, 1) + timedelta(seconds=int(seconds))))
                 taken.append(item)
@@ -55,8 +55,8 @@ def recount_pairs(events, cut=CUT):
     return before, known, after
 
 
-def split_next(home, seen="auto", settings=SETTINGS, run_id="run"):
-    return split(home, run_id, SplitPlan(settings, ["next_events"], seed=1, seen=seen))
+def split_next(home, seen="auto", settings=SETTINGS):
+    return split(home, "run", SplitPlan(settings, ["next_events"], seed=1, seen=seen))
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +70,6 @@ def returning_once(tmp_path_factory):
 
 @pytest.fixture
 def returning(home, returning_once, cut):
-    """The events of the log that the test's home has."""
     shutil.copytree(returning_once[0].root, home.root)
     return returning_once[1]
 
@@ -134,7 +133,6 @@ def test_seen_items_are_targets_where_a_setting_includes_them_and_train_and_the_
 
 
 def pairs_of(home, stored, part):
-    """The (user_id, item_id) targets of a part."""
     return set(load_entries(home, part.targets, part.users, stored.items))
 
 
@@ -193,16 +191,9 @@ THRESHOLD = 4
 
 
 @pytest.fixture
-def events(home, log_events):
-    """(user, item, stars, time) of 90 users, some items rated twice; what the log says, in plain Python."""
-    generator = np.random.default_rng(4)
-    first, made = datetime(2026, 1, 1), []
-    for user in range(90):
-        items = generator.choice(40, generator.integers(4, 25), replace=False)
-        for item in [*items, *items[:3]]:
-            day = first + timedelta(days=int(generator.integers(0, 300)))
-            made.append((f"u{user}", f"i{item}", int(generator.integers(1, 6)), day))
-    log_events(made)
+def events(log_events):
+    """(user, item, stars, time), some items rated twice; what the log says, in plain Python."""
+    log_events(made := [*draw_events(4, undated=0)])
     return made
 
 
@@ -284,13 +275,11 @@ def test_a_fit_gets_them(home, events, caplog):
 DAY, MIN_VALUE = datetime(2026, 3, 1), 3.0
 
 
-def draw_events(seed, *, days=30, undated=0.05):
-    """Events of 40 users over some days; popular items, items of one event, repeats, low ratings, some without a
-    time.
-    """
+def draw_events(seed, undated=0.05):
+    """Events of 40 users over a month: popular items, rare ones, repeats, low ratings, some without a time."""
     generator = np.random.default_rng(seed)
     for number in range(900):
-        at = DAY + timedelta(minutes=int(generator.integers(days * 24 * 60)))
+        at = DAY + timedelta(minutes=int(generator.integers(30 * 24 * 60)))
         user, item = int(generator.integers(40)), int(generator.zipf(1.4) % 25) if number % 40 else 100 + number
         yield f"u{user}", f"i{item}", int(generator.integers(1, 6)), None if generator.random() < undated else at
 

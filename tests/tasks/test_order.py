@@ -32,7 +32,6 @@ def draw_events(seed, *, timed=True, known=0.95, values=(1, 2)):
 
 @pytest.fixture
 def log_in_two_files(log_events):
-    """Log some events, the last of them in a second file."""
 
     def log(events):
         log_events(events[:400], file_id=1)
@@ -92,13 +91,8 @@ def test_every_protocol_keeps_the_order_of_times_and_lines(home, log_in_two_file
 
 
 def test_adjacency_lists_are_in_the_order_of_their_places(home, tmp_path):
-    own = {user: [int(item) for item in np.random.default_rng(user).permutation(20)[:12]] for user in range(15)}
-    files = [tmp_path / "train.txt", tmp_path / "test.txt"]
-    for file, places in zip(files, (slice(10), slice(10, 12)), strict=True):
-        file.write_text("".join(f"{user} {' '.join(map(str, items[places]))}\n" for user, items in own.items()))
-    lists = Dataset(name="lists", title="lists", layout="adjacency")
-    given = [[one.file_id] for one in ingest(home, lists, files, "run")]
-    digest = split_likes(home, "given", plan={"given_files": given}, order=True, validation="latest")["given"]
+    own = {user: [int(item) for item in np.random.default_rng(user).permutation(20)[:10]] for user in range(15)}
+    digest = split_lines(home, tmp_path, own, "latest")
     stored = matrices.load_split(home, digest)
     found = by_places(home, stored.parts["test"].histories, stored.users, stored.items)
     assert found == {str(user): [{str(item)} for item in items[9::-1]] for user, items in own.items()}
@@ -133,7 +127,6 @@ def ages_by_pair(events, last, threshold=1.0):
 
 
 def stored_ages(home, histories, users, items):
-    """The same of stored histories."""
     own, ids, found = load_ids(home, "user"), load_ids(home, "item"), {}
     for row, user in enumerate(users):
         history = histories[row]
@@ -175,9 +168,7 @@ SHUFFLED, SORTED, DRIFTING = "shuffled", "sorted", "drifting"
 
 
 def draw_lines(order, seed, users=300, items=200):
-    """{user: its items in their order}, those of a drifting line at places that move up along it; ids say nothing of
-    that.
-    """
+    """{user: its items in their order}; a drifting line has items whose places move up, of which no id tells."""
     generator = np.random.default_rng(seed)
     names = generator.permutation(items)
     found = {}
@@ -193,14 +184,14 @@ def draw_lines(order, seed, users=300, items=200):
     return found
 
 
-def split_lines(home, folder, train, validation_="auto", seed=1, more=()):
+def split_lines(home, folder, train, validation="auto", more=()):
     """The digest of the given split of a file of such lines, and more (user, items) below them."""
     files = [folder / "train.txt", folder / "test.txt"]
     test = [(user, [1000 + user % 7]) for user in train]
     for file, lines in zip(files, ([*train.items(), *more], test), strict=True):
         file.write_text("".join(" ".join(map(str, [user, *items])) + "\n" for user, items in lines))
     ids = [[one.file_id] for one in ingest(home, LISTS, files, uuid.uuid4().hex)]
-    return split_likes(home, "given", seed=seed, plan={"given_files": ids}, validation=validation_)["given"]
+    return split_likes(home, "given", plan={"given_files": ids}, order=True, validation=validation)["given"]
 
 
 def items_by_user(home, matrix, users):
@@ -277,9 +268,8 @@ def test_logs_with_times_are_ordered_by_them(home, log_events):
     assert items_by_user(home, found.part.targets, found.part.users) == latest
 
 
-def draw_days(users, seed=1):
-    """Events of some users over thirty days."""
-    generator = np.random.default_rng(seed)
+def draw_days(users):
+    generator = np.random.default_rng(1)
     for _ in range(60 * users):
         at = datetime(2026, 3, 1) + timedelta(minutes=int(generator.integers(30 * 24 * 60)))
         yield int(generator.integers(users)), int(generator.integers(80)), 1, at

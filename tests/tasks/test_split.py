@@ -20,7 +20,7 @@ from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import SplitPlan, split
 from oneclass.tasks.stores import matrices, warehouse
 from tests.conftest import home_in, load_entries, log_into, query_rows, real_log
-from tests.tasks.conftest import copy_of, md5_number
+from tests.tasks.conftest import copy_of, md5_number, split_likes
 
 
 @pytest.fixture(scope="module")
@@ -259,18 +259,6 @@ ROLES = {  # the training edges, and the targets, of each protocol
 }
 
 
-@pytest.fixture
-def split_log(home, log_events):
-    """A log of sixty users over thirty days, some events without a time, split by all protocols."""
-    generator = np.random.default_rng(5)
-    rows = zip(*(generator.integers(0, high, 1200) for high in (60, 50, 30 * 24)), strict=True)
-    start, hour = datetime(2026, 3, 1), timedelta(hours=1)
-    log_events([(u, i, 1, start + int(at) * hour if number % 9 else None) for number, (u, i, at) in enumerate(rows)])
-    binarize(home, BinarizeSettings(), "run")
-    split(home, "run", SplitPlan(SplitSettings(), list(ROLES), seed=1))
-    return home
-
-
 def days_and_items(connection, protocol, where):
     return connection.execute(
         f"select first_at::date, item_index from indexed.{protocol} join indexed.interactions using "
@@ -278,8 +266,14 @@ def days_and_items(connection, protocol, where):
     ).fetchall()
 
 
-def test_later_edges_and_items_are_those_of_a_count(split_log):
-    with warehouse.open_warehouse(split_log, read_only=True) as connection:
+def test_later_edges_and_items_are_those_of_a_count(home, log_events):
+    """Of sixty users over thirty days, some events without a time, split by all protocols."""
+    generator = np.random.default_rng(5)
+    rows = zip(*(generator.integers(0, high, 1200) for high in (60, 50, 30 * 24)), strict=True)
+    start, hour = datetime(2026, 3, 1), timedelta(hours=1)
+    log_events([(u, i, 1, start + int(at) * hour if number % 9 else None) for number, (u, i, at) in enumerate(rows)])
+    split_likes(home, *ROLES)
+    with warehouse.open_warehouse(home, read_only=True) as connection:
         found = {row[0]: row[1:] for row in connection.execute("from diagnostics.leakage").fetchall()}
         assert set(found) == set(ROLES)
         for protocol, (training, targets) in ROLES.items():

@@ -34,7 +34,6 @@ class Cluster:
             self.address = client.scheduler.address
 
     def worker(self, *arguments: str, source: Path = ROOT) -> subprocess.Popen:
-        """One more, once the scheduler knows it."""
         from distributed import Client
 
         with Client(self.address) as client:
@@ -47,7 +46,6 @@ class Cluster:
         return process
 
     def end(self, *processes: subprocess.Popen) -> None:
-        """Kill some, or all, of its processes."""
         for process in processes or self.processes:
             process.kill()
             process.wait()
@@ -74,7 +72,6 @@ class Cluster:
 
 @contextlib.contextmanager
 def start_cluster(folder: Path, protocol: str = "tcp") -> Iterator[Cluster]:
-    """A cluster without workers."""
     folder.mkdir(parents=True, exist_ok=True)
     cluster = Cluster(folder, protocol)
     try:
@@ -85,7 +82,6 @@ def start_cluster(folder: Path, protocol: str = "tcp") -> Iterator[Cluster]:
 
 @pytest.fixture
 def own_cluster(tmp_path) -> Iterator[Cluster]:
-    """For a test that ends processes of it."""
     with start_cluster(tmp_path / "cluster") as cluster:
         yield cluster
 
@@ -96,7 +92,6 @@ def home(tmp_path):
 
 
 def identify_worker(home: Home) -> tuple[int, int]:
-    """The process, and the threads that it may use."""
     return os.getpid(), home.limits.threads
 
 
@@ -109,10 +104,8 @@ def record_slowly(home: Home, began: Path, seconds: float) -> int:
 
 
 def ends_its_process(home: Home) -> None:
-    """As a kernel does that has no memory left."""
     os._exit(9)
 
 
 def double_number(number: int) -> int:
-    """A call of a fit's block."""
     return 2 * number

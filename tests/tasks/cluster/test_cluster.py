@@ -71,15 +71,6 @@ def test_a_scheduler_that_dies_ends_the_run_in_seconds(own_cluster, home, tmp_pa
             pending.result()
 
 
-def other_source(folder):
-    """A folder with the program as the package `oneclass`, with a comment more."""
-    package = folder / "oneclass"
-    shutil.copytree(ROOT / "oneclass", package, ignore=shutil.ignore_patterns("__pycache__"))
-    with (package / "models" / "popularity.py").open("a") as file:
-        file.write("# another version\n")
-    return folder
-
-
 def test_a_worker_that_does_not_see_the_home_or_has_another_version_says_so(home):
     versions, worker = dask_executor.find_versions(), SimpleNamespace(address="tcp://somewhere")
     said = f"worker tcp://somewhere cannot be used: it does not see {home.folder}: mount the home there"
@@ -92,22 +83,25 @@ def test_a_worker_that_does_not_see_the_home_or_has_another_version_says_so(home
         dask_executor.check_worker({**versions, "numpy": "0.1"}, home, worker)
 
 
-def test_a_call_on_a_worker_that_came_late_with_another_source_ends_the_run(own_cluster, home, tmp_path):
-    first = own_cluster.worker()
-    with open_cluster(own_cluster, home) as executor:
-        own_cluster.end(first)
-        own_cluster.worker(source=other_source(tmp_path / "other"))
-        pending = executor.submit(calls.identify_worker, home, label="call")
-        with pytest.raises(ClusterUnavailable, match=r"worker tcp://[\d.:]+ cannot be used: it has oneclass's source"):
-            pending.result()
-
-
-def test_a_cluster_whose_workers_cannot_be_used_is_refused(own_cluster, home, monkeypatch, tmp_path):
+def test_a_cluster_without_workers_or_with_another_source_is_refused_and_ends_a_run(
+    own_cluster, home, monkeypatch, tmp_path
+):
+    """The package of the worker that comes late has a comment more."""
+    package = tmp_path / "other" / "oneclass"
+    shutil.copytree(ROOT / "oneclass", package, ignore=shutil.ignore_patterns("__pycache__"))
+    with (package / "models" / "popularity.py").open("a") as file:
+        file.write("# another version\n")
     monkeypatch.setattr(dask_executor, "CONNECT_SECONDS", 1.0)
     with pytest.raises(InputError, match="Only 0/1 workers"), open_cluster(own_cluster, home):
         pass
-    own_cluster.worker(source=other_source(tmp_path / "other"))
+    first = own_cluster.worker()
     message = r"worker tcp://[\d.:]+ cannot be used: it has oneclass's source"
+    with open_cluster(own_cluster, home) as executor:
+        own_cluster.end(first)
+        own_cluster.worker(source=package.parent)
+        pending = executor.submit(calls.identify_worker, home, label="call")
+        with pytest.raises(ClusterUnavailable, match=message):
+            pending.result()
     with pytest.raises(InputError, match=message), open_cluster(own_cluster, home):
         pass
 

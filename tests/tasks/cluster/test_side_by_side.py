@@ -1,6 +1,4 @@
-"""Calls that this process makes side by side: their order, how many at a time, their threads, and an error among
-them.
-"""
+"""Calls that this process makes side by side: their order, how many at a time, their threads, and an error."""
 
 import contextvars
 import pickle
@@ -97,9 +95,7 @@ def test_results_are_not_computed_far_ahead_of_their_reader(home):
 
 
 class InAnyOrder:
-    """Runs every waiting call when a result is asked for, in a drawn order, and that one again; all of it is
-    pickled.
-    """
+    """Runs every waiting call, pickled, when a result is asked for, in a drawn order, and that one again."""
 
     def __init__(self, seed):
         self.random, self.submitted, self.run = random.Random(seed), [], 0

@@ -40,7 +40,6 @@ def test_numbers_in_a_few_words_and_the_decimals_that_an_error_allows():
 
 
 def polyline_points(drawn):
-    """The points of each polyline."""
     return [
         [tuple(map(float, point.split(","))) for point in points.split()]
         for points in re.findall('<polyline points="(.*?)"', drawn)

@@ -1,6 +1,4 @@
-"""Every page in Chromium: axe-core finds nothing, both themes, wide and narrow; no script is needed; and they are
-light. The report sorts its tables and saves its drawings.
-"""
+"""Every page in Chromium: accessible in both themes and any width, light, without scripts; and what scripts add."""
 
 import json
 import re
@@ -202,13 +200,9 @@ def test_the_keyboard_reaches_the_content_and_the_wide_tables(page, file):
 
 def test_it_prints_in_ink_on_white_with_its_details_open(page, file):
     page.open(file, dark=True, media="print")
-    paper, ink = (
-        [
-            int(value)
-            for value in re.findall(r"\d+", page.js(f"getComputedStyle(document.querySelector('{part}')).{of}"))
-        ]
-        for part, of in (("body", "backgroundColor"), ("svg text", "fill"))
-    )
+    style = "getComputedStyle(document.querySelector('{}')).{}"
+    parts = ("body", "backgroundColor"), ("svg text", "fill")
+    paper, ink = ([int(value) for value in re.findall(r"\d+", page.js(style.format(*part)))] for part in parts)
     assert min(paper[:3]) > 240 and max(ink[:3]) < 128
     assert page.js("getComputedStyle(document.querySelector('nav')).display") == "none"
     assert page.js("document.querySelector('#contracts').getBoundingClientRect().height") > 0

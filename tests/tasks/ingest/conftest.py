@@ -19,7 +19,6 @@ REJECTS = "select file_id, line_number, line, reason from raw.rejects order by a
 
 @pytest.fixture
 def home(home: Home) -> Home:
-    """The test's own home, with all tables."""
     write_tables(home)
     return home
 
@@ -38,12 +37,10 @@ def write_file(path: Path, content: str | bytes) -> Path:
 
 
 def write_csv(path: Path, *rows: str) -> Path:
-    """Write ratings below a header."""
     return write_file(path, "\n".join(["user_id,item_id,rating", *rows]) + "\n")
 
 
 def count_events(home: Home) -> int:
-    """Return the number of events in the warehouse."""
     return query_rows(home, "select count(*) from raw.events")[0][0]
 
 

@@ -79,7 +79,6 @@ def draw_delimited(rng: random.Random, layout: str) -> Case:
 
 
 def draw_netflix(rng: random.Random) -> Case:
-    """Draw a log in the Netflix format: ratings below the headers of their films."""
     lines = []
     for movie in rng.sample(range(1, 99), rng.choice((1, 2, 5))):
         ratings = (f"{rng.randrange(99)},{rng.choice(VALUES)},2004-01-01" for _ in range(4 + rng.choice(SIZES)))
@@ -228,7 +227,6 @@ def split_delimited(case: Case, lines: list[str]) -> Iterator[Record]:
 
 
 def split_netflix(case: Case, lines: list[str]) -> Iterator[Record]:
-    """Split ratings below the header of their film."""
     movie = 0
     for line in lines:
         user, *rest = line.split(",")

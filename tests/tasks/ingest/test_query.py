@@ -220,7 +220,6 @@ models = {wmf = {factors = 8}}
 
 @pytest.fixture
 def inspect(tmp_path, capsys):
-    """Inspect a log in a home of its own; returns the status and what is printed."""
 
     def _inspect(text, *arguments):
         (path := tmp_path / "log.csv").write_text(text, encoding="utf-8")

@@ -31,11 +31,10 @@ WINDOWS, LENGTH = (3, 20), 15
 START = datetime(2026, 1, 1)
 
 
-def store_lists(home, windows=WINDOWS, length=LENGTH, declared=NO_RULES):
-    """The rows of `published.lists`, by list and window."""
+def store_lists(home, declared=NO_RULES):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lists, "WINDOWS", windows)
-        patch.setattr(lists, "LENGTH", length)
+        patch.setattr(lists, "WINDOWS", WINDOWS)
+        patch.setattr(lists, "LENGTH", LENGTH)
         publish(home, "run", PublicationPlan(declared=declared))
     assert pl.read_parquet(home.published / "lists.parquet").equals(warehouse_rows(home, "from published.lists"))
     found = defaultdict(list)
@@ -90,9 +89,26 @@ def recount_lists(events, days, length):
     }
 
 
-def assert_recounted(found, events, windows=WINDOWS, length=LENGTH):
-    for days in windows:
-        expected = recount_lists(events, days, length)
+def draw_events(seed):
+    """Ratings of a growing catalogue, with repeats, and one item that everybody wants of late."""
+    random, events = np.random.default_rng(seed), []
+    for _ in range(1500):
+        day = 60 * random.random() ** 0.7
+        item = int(random.zipf(1.3)) % max(3, int(40 * day / 60))
+        item = 20 if day > 57 and random.random() < 0.3 else item
+        time = START + timedelta(seconds=int(day * 86400))
+        events.append((f"u{random.integers(400)}", f"i{item}", float(random.integers(3, 6)), time))
+    return events
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_lists_are_those_of_a_recount(home, log_events, seed):
+    log_events(events := draw_events(seed))
+    binarize(home, BinarizeSettings(threshold=4), "run")
+    found = store_lists(home)
+    assert found["trending", 3][0]["item_id"] == "i20" and len(found["new", 20]) > 3
+    for days in WINDOWS:
+        expected = recount_lists(events, days, LENGTH)
         of = {name: found.get((name, days), []) for name in ("popular", "trending", "new")}
         for name, rows in of.items():
             assert [row["item_id"] for row in rows] == [one[0] for one in expected[name]], (name, days)
@@ -102,35 +118,6 @@ def assert_recounted(found, events, windows=WINDOWS, length=LENGTH):
         for row, (_, _, expected_users, trend, p_value) in zip(of["trending"], expected["trending"], strict=True):
             assert (row["expected_users"], row["value"]) == pytest.approx((expected_users, trend))
             assert row["p_value"] == pytest.approx(p_value, rel=1e-6)
-    return found
-
-
-def draw_events(seed, users=400, items=40, days=60):
-    """Ratings of a growing catalogue, with repeats, and one item that everybody wants of late."""
-    random, events = np.random.default_rng(seed), []
-    for _ in range(1500):
-        day = days * random.random() ** 0.7
-        item = int(random.zipf(1.3)) % max(3, int(items * day / days))
-        item = 20 if day > days - 3 and random.random() < 0.3 else item
-        time = START + timedelta(seconds=int(day * 86400))
-        events.append((f"u{random.integers(users)}", f"i{item}", float(random.integers(3, 6)), time))
-    return events
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_lists_are_those_of_a_recount(home, log_events, seed):
-    log_events(events := draw_events(seed))
-    binarize(home, BinarizeSettings(threshold=4), "run")
-    found = assert_recounted(store_lists(home), events)
-    assert found["trending", 3][0]["item_id"] == "i20" and len(found["new", 20]) > 3
-
-
-def test_a_log_without_times_has_popular_items_only(home, log_events):
-    log_events([(f"u{user}", f"i{item}", 5, None) for user in range(9) for item in range(user + 1)])
-    binarize(home, BinarizeSettings(), "run")
-    found = store_lists(home)
-    assert found.keys() == {("popular", None)}
-    assert [(row["item_id"], row["users"]) for row in found["popular", None]] == [(f"i{i}", 9 - i) for i in range(9)]
 
 
 def test_categories_have_lists_of_their_own(home, tmp_path):
@@ -165,26 +152,14 @@ def test_lists_have_the_titles_of_their_items_and_of_those_that_explain_them(by_
         assert (row["because_titles"] or []) == [titles.get(item) for item in row["because"] or []]
 
 
-GENRES = ("a", "b")
-
-
 @pytest.fixture(scope="module")
 def listed(tmp_path_factory):
-    """A home whose publication has lists of all kinds, and what answers from it; i7 is wanted of late, i8 is new."""
+    """A home whose publication has lists of all kinds, and what answers from it; i20 is wanted of late."""
     folder = tmp_path_factory.mktemp("listed")
-    home, random, lines = home_in(folder), np.random.default_rng(0), []
-    for _ in range(4000):
-        day = 60 * random.random()
-        item = int(random.zipf(1.3)) % 7
-        if day > 55:
-            item = random.choice([7, 7, 8, item])
-        item = 7 if random.random() < 0.02 else item
-        time = datetime(2026, 1, 1) + timedelta(seconds=int(day * 86400))
-        lines.append(f"u{random.integers(500)},i{item},{time}")
-    table = "item_id,genre\n" + "".join(f"i{item},{GENRES[item % 2]}\n" for item in range(9))
-    home.root.mkdir()
-    (home.root / "titles.csv").write_text("item_id,title\ni7,Seven\n")
-    log = "\n".join(["user_id,item_id,time", *lines, ""])
+    (home := home_in(folder)).root.mkdir()
+    (home.root / "titles.csv").write_text("item_id,title\ni20,Twenty\n")
+    log = "user_id,item_id,value,time\n" + "".join("{},{},{},{}\n".format(*event) for event in draw_events(0))
+    table = "item_id,genre\n" + "".join(f"i{item},{'ab'[item % 2]}\n" for item in range(40))
     ingest_with_items(home, folder, log, table, category=["genre"])
     digests = split_likes(home, "leave_one_out")
     with pytest.MonkeyPatch.context() as patch:
@@ -203,10 +178,10 @@ def test_a_list_is_that_of_the_table_with_titles(listed):
         assert found.select(columns).equals(rows.sort("rank").select(columns)) and len(found)
         assert shop.list_items(name, 1, category=category, window_days=days).equals(found.head(1))
     assert shop.list_items("trending", category="b").equals(shop.list_items("trending", category="b", window_days=30))
-    assert shop.list_items("trending", window_days=5)["item_id"].to_list() == ["i7"]
-    assert shop.list_items("trending", window_days=5)["title"].to_list() == ["Seven"]
-    assert shop.list_items("trending", category="a", window_days=5).is_empty()
-    assert shop.list_items("new", window_days=5)["item_id"].to_list() == ["i8"]
+    assert shop.list_items("trending", window_days=5)["item_id"].to_list() == ["i20"]
+    assert shop.list_items("trending", window_days=5)["title"].to_list() == ["Twenty"]
+    assert shop.list_items("trending", category="b", window_days=5).is_empty()
+    assert set(table["list"]) == {"popular", "trending", "new"}
 
 
 def test_a_history_without_a_known_item_gets_the_popular_list_and_then_the_items_of_all_times(listed):
@@ -216,11 +191,11 @@ def test_a_history_without_a_known_item_gets_the_popular_list_and_then_the_items
     expected = of_window + [item for item in of_all_times if item not in of_window]
     assert len(of_window) == 6 and expected != of_all_times
     with pytest.warns(UserWarning, match="not known"):
-        assert shop.recommend(["unheard of"], 20)["item_id"].to_list() == expected
-    many = shop.recommend_many(pl.DataFrame({"user_id": ["new", "known"], "item_id": ["unheard of", "i1"]}), 20)
+        assert shop.recommend(["unheard of"], 40)["item_id"].to_list() == expected
+    many = shop.recommend_many(pl.DataFrame({"user_id": ["new", "known"], "item_id": ["unheard of", "i1"]}), 40)
     assert many.filter(user_id="new")["item_id"].to_list() == expected
-    assert many.filter(user_id="known")["item_id"].to_list() == shop.recommend(["i1"], 20)["item_id"].to_list()
-    assert shop.recommend([], 20, without=expected[:2])["item_id"].to_list() == expected[2:]
+    assert many.filter(user_id="known")["item_id"].to_list() == shop.recommend(["i1"], 40)["item_id"].to_list()
+    assert shop.recommend([], 40, without=expected[:2])["item_id"].to_list() == expected[2:]
 
 
 def test_what_is_not_there_is_refused_with_what_is(listed, by_model):
@@ -235,11 +210,12 @@ def test_what_is_not_there_is_refused_with_what_is(listed, by_model):
             shop.list_items(**arguments)
     with pytest.raises(ValueError, match="n = 0"):
         shop.list_items("new", 0)
-    untimed = by_model[1]["wmf"]
+    untimed, table = by_model[1]["wmf"], pl.read_parquet(by_model[0].published / "lists.parquet")
+    found = untimed.list_items("popular", 9)
     assert (
-        untimed.list_items("popular", 9)["users"].to_list()
-        == untimed.items["users"].sort(descending=True)[:9].to_list()
+        set(table["list"]) == {"popular"} and found["item_id"].to_list() == table.sort("rank")["item_id"][:9].to_list()
     )
+    assert found["users"].to_list() == untimed.items["users"].sort(descending=True)[:9].to_list()
     with pytest.raises(InputError, match="list trending: takes the times of events"):
         untimed.list_items("trending")
     with pytest.raises(InputError, match="Categories: none; name columns of"):

@@ -73,7 +73,6 @@ digests = copy_of("first")
 
 
 def change_log(home, statement):
-    """The digests after a change to the log."""
     execute_statement(home, statement)
     execute_statement(home, "update operations.log_files set events = (select count(*) from raw.events)")
     return prepare_splits(home)
@@ -90,7 +89,6 @@ def check_unchanged(home, decision, words):
 
 @pytest.fixture
 def few_items(monkeypatch):
-    """Let lists have however few items."""
     monkeypatch.setattr(gates, "MIN_COVERAGE_RATIO", 0.0)
 
 
@@ -168,7 +166,6 @@ def test_a_broken_log_is_not_promoted_unless_it_is_of_other_rules(home, digests,
     ids=["NaN", "infinite", "constant", "worse than guesses"],
 )
 def test_a_diverged_model_is_not_promoted(home, digests, change, words):
-    """The fit of mrf_dense with other weights."""
     fit = fit_model(home, "bad", digests, PROTOCOL, "mrf_dense")
     folder = home.models / "mrf_dense" / fit
     np.save(folder / "weights.npy", change(np.load(folder / "weights.npy")))

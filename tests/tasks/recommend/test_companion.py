@@ -26,10 +26,7 @@ RANKED = ["item_id", "rank", "score"]
 
 @pytest.fixture(scope="module")
 def published(split_once, tmp_path_factory):
-    """(home, digest of all edges, what answers by a deviation that likes do not confirm).
-
-    Popularity and mrf_dense were published without a companion and with one, popularity at last as calibrated.
-    """
+    """(home, digest of all edges, what answers by a deviation that likes do not confirm); calibrated at last."""
     home, digest = home_in(tmp_path_factory.mktemp("companion")), split_once[1]
     shutil.copytree(split_once[0].root, home.root)
     for model in ("mrf_dense", "popularity"):

@@ -154,7 +154,6 @@ SERVE = "python -m flows.serve --dataset small --port 0"
 
 
 def parse_samples(text):
-    """Values by name and labels."""
     families = text_string_to_metric_families(text)
     labels = ("route", "status", "method", "source", "le")
     return {

@@ -51,13 +51,11 @@ def serve_home(home, rules=None, **options):
 
 
 def get_json(address, path, **query):
-    """(status, JSON)."""
     answer = httpx.get(f"{address}{path}", params=query, timeout=30)
     return answer.status_code, answer.json()
 
 
 def wait_for_health(address, wanted):
-    """The health once it says so."""
     for _ in range(200):
         _, health = get_json(address, "/health")
         if all(health[name] == value for name, value in wanted.items()):
@@ -120,7 +118,6 @@ def test_a_publication_that_cannot_be_read_leaves_the_old_one_answering(served, 
 
 
 def status_of(address, method="GET", **headers):
-    """(status, body) of a request with these headers."""
     answer = httpx.request(method, address, headers=headers, timeout=30)
     return answer.status_code, answer.content
 
@@ -158,7 +155,6 @@ def either(request, by_model):
 
 
 def send(address, method, path, body=None, **headers):
-    """(status, body) of a request whose body may be chunked."""
     connection = http.client.HTTPConnection(address, timeout=30)
     with contextlib.closing(connection):
         connection.request(method, path, body, {name.replace("_", "-"): text for name, text in headers.items()})

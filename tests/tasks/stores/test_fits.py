@@ -90,7 +90,6 @@ def test_a_fit_that_cannot_be_saved_leaves_nothing_and_spares_what_was_there(hom
 
 @pytest.fixture
 def night(home):
-    """A function that makes a run with one fit, at a time of its own."""
 
     def record_night(name, started_at="2026-01-01", *, publishes=False):
         with runs.record_run(home, name, "backfill", {}):
@@ -145,7 +144,6 @@ SETTINGS = PairedSymbolsSettings(factors=4, iterations=2)  # kernels are compile
 
 
 def run_night(home, run_id, *, warm=True, protocol=ALL_EDGES, split_seed=0):
-    """Binarize, split and fit once, as a run that ends well."""
     with runs.record_run(home, run_id, "nightly-retrain", {}):
         digest = split_likes(home, *PROTOCOLS, run_id=run_id, seed=split_seed)[protocol]
         fit = train_model(home, digest, "paired_symbols", SETTINGS, protocol=protocol, run_id=run_id, warm=warm)
@@ -172,7 +170,8 @@ def first(home, log_events):
 
 
 @pytest.mark.slow
-def test_the_next_night_begins_where_the_last_ended(home, log_events, first):
+def test_the_next_night_begins_where_the_last_ended_or_takes_its_fit_if_nothing_is_new(home, log_events, first):
+    assert run_night(home, "same")[0].digest == first[0].digest
     log_events(draw_events(range(35, 50), np.random.default_rng(5)), file_id=2)
     fit, split_now = run_night(home, "second")
     users, items = (np.arange(n) for n in split_now.train.shape)
@@ -186,11 +185,6 @@ def test_the_next_night_begins_where_the_last_ended(home, log_events, first):
     found = fits.load_fit(home, "paired_symbols", fit.digest).scores(histories)
     assert np.array_equal(found, expected.scores(histories))
     assert not np.array_equal(cold.scores(histories), expected.scores(histories))
-
-
-@pytest.mark.slow
-def test_a_night_with_nothing_new_takes_the_fit_from_the_store(home, first):
-    assert run_night(home, "second")[0].digest == first[0].digest
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ import sys
 import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import duckdb
 import numpy as np
@@ -31,8 +32,8 @@ def count_rows(home, table):
     return query_rows(home, f"select count(*) from {table}")[0][0]
 
 
-def reject_line(connection, line=1):
-    connection.execute("insert into raw.rejects values (1, ?, 'line', 'reason')", [line])
+def reject_line(connection):
+    connection.execute("insert into raw.rejects values (1, 1, 'line', 'reason')")
 
 
 def test_an_error_in_a_stage_leaves_nothing(home):
@@ -145,7 +146,6 @@ def test_the_limits_hold_and_a_spill_leaves_no_file(home, tmp_path):
 
 
 def publish_row(home, run_id):
-    """A run that writes a metric, here without contracts, and publishes it."""
     with runs.record_run(home, run_id, "backfill", {}):
         execute_statement(home, "insert into evaluation.metrics values (?, 'p', 'm', 's', 'k', 1, 0, 1)", [run_id])
         publish(home, run_id, PublicationPlan())
@@ -155,8 +155,7 @@ def test_a_held_warehouse_is_waited_for_and_that_is_said(home, caplog):
     with warehouse.open_warehouse(home):
         pass
     hold = (
-        "import duckdb, sys, time; c = duckdb.connect(sys.argv[1], read_only=True); print(1, flush=True); "
-        "time.sleep(1.5)"
+        "import duckdb, sys, time; c = duckdb.connect(sys.argv[1], read_only=True); print(flush=True); time.sleep(1.5)"
     )
     with subprocess.Popen([sys.executable, "-c", hold, str(home.warehouse)], stdout=subprocess.PIPE) as holder:
         holder.stdout.readline()
@@ -252,7 +251,11 @@ def test_a_first_run_far_in_the_future_is_set_to_the_time_at_which_it_is_found(h
     assert timedelta() <= following - first < timedelta(minutes=1) if alarms else first == began
 
 
-REDONE = {"binarize": binarize_stage, "split": split_stage, "diagnose": diagnose_stage}
+REWRITES = {
+    "binarize": (binarize_stage, "rewrite_interactions"),
+    "split": (split_stage, "rewrite_splits"),
+    "diagnose": (diagnose_stage, "rewrite_diagnostics"),
+}
 TABLES = (
     "curated.interactions",
     "splits.strong_generalization",
@@ -276,27 +279,17 @@ CHANGED_BY_HAND = [
 ]
 
 
-REWRITES = {"binarize": "rewrite_interactions", "split": "rewrite_splits", "diagnose": "rewrite_diagnostics"}
-
-
 @pytest.fixture
 def redone(monkeypatch):
-    """The stages that made their tables anew, in the order in which they did."""
     names = []
-    for name, module in REDONE.items():
-        of_stage = REWRITES[name]
-        monkeypatch.setattr(module, of_stage, record_calls(names, name, getattr(module, of_stage)))
-    return names
 
-
-def record_calls(names, name, made):
-    few = {"replicates": 2} if name == "diagnose" else {}
-
-    def noted(*arguments):
+    def note(name, made, *arguments):
         names.append(name)
-        return made(*arguments, **few)
+        return made(*arguments, **({"replicates": 2} if name == "diagnose" else {}))
 
-    return noted
+    for name, (module, function) in REWRITES.items():
+        monkeypatch.setattr(module, function, partial(note, name, getattr(module, function)))
+    return names
 
 
 def run_stages(home, *, threshold=2, seed=3):

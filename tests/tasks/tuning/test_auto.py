@@ -84,7 +84,6 @@ def add_log(home, users, file_id):
 
 @pytest.fixture(scope="module")
 def first_log(tmp_path_factory):
-    """Make a home with a first log, once for each number of users."""
 
     @functools.cache
     def make(users):
@@ -96,7 +95,6 @@ def first_log(tmp_path_factory):
 
 @pytest.fixture
 def log(home, first_log):
-    """Copy a first log into the test's home; return the digests of its splits."""
 
     def copy(users):
         root, digests = first_log(users)

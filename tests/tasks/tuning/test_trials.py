@@ -100,7 +100,6 @@ def make_search(digests, protocol="strong_generalization", seed=3, **settings):
 
 
 def run_trials(home, search, trials, ended=()):
-    """A search's trials, those that ended before included."""
     ended, train = list(ended), search.load_folds(home)[0].train
     while len(ended) < trials:
         ended.append(run_trial(home, search, suggest_trial(search, ended, train)))
@@ -108,7 +107,6 @@ def run_trials(home, search, trials, ended=()):
 
 
 def repeatable(trials):
-    """What a repetition repeats of trials."""
     attributes = [{name: of for name, of in trial.user_attrs.items() if name != "seconds"} for trial in trials]
     return [(of, trial.state, trial.value, trial.params) for of, trial in zip(attributes, trials, strict=True)]
 
