@@ -56,10 +56,8 @@ EXIT_STATUSES = {
 def build_app(name: str, program: str | None = None) -> App:
     """Build the command line of a command: a flag for each of its parameters, and `--debug`.
 
-    Called with arguments, it returns the command's name, its parameters and whether to show tracebacks.
-
-    Args:
-        program: how it is called in the help.
+    Called with arguments, it returns the command's name, its parameters and whether to show tracebacks. The help calls
+    it `program`.
     """
     program = program or f"python -m flows.{name}"
     run = getattr(importlib.import_module(f"oneclass.flows.{name}"), name)
@@ -183,7 +181,9 @@ def run_as_program(name: str | None = None) -> NoReturn:
     """Run a command, by default the one that the first argument names, and end the process with its exit status."""
     gc.set_threshold(100_000)  # loading allocates millions of objects, of which next to none is garbage
     prepare_streams()
-    raise SystemExit(run_app(build_app(name) if name else build_script(), sys.argv[1:]))
+    status = run_app(build_app(name) if name else build_script(), sys.argv[1:])
+    gc.freeze()  # the interpreter would search all modules for garbage as it ends: half a second
+    raise SystemExit(status)
 
 
 def run_script() -> NoReturn:
