@@ -110,11 +110,10 @@ class Split(NamedTuple):
     test: Part
 
 
-def load_split(dataset: str, sources: Sequence[str], settings: Sequence[str], seed: int) -> Split:
-    """Let the pipeline split a log: run a backfill of `popularity` alone in a home of its own, and read its tables.
-
-    The protocol is strong_generalization: validation and test users are not in training.
-    """
+def query_run(
+    query: str, dataset: str, sources: Sequence[str], settings: Sequence[str] = (), seed: int = 0
+) -> dict[str, np.ndarray]:
+    """Run a backfill of `popularity` alone on a log, in a home of its own, and query its warehouse."""
     with tempfile.TemporaryDirectory() as name:
         words = ["flows.backfill", "--dataset", dataset, "--home", name, "--seed", seed, "--models", "popularity"]
         words += ["--protocols", "strong_generalization", *(["--source", *sources] if sources else [])]
@@ -122,7 +121,12 @@ def load_split(dataset: str, sources: Sequence[str], settings: Sequence[str], se
         if run_command(words, Path(name) / "log").result:
             raise SystemExit("\n".join((Path(name) / "log").read_text().splitlines()[-5:]))
         with duckdb.connect(f"{name}/{dataset}/warehouse.duckdb", read_only=True) as connection:
-            edges = connection.execute(EDGES).fetchnumpy()
+            return connection.execute(query).fetchnumpy()
+
+
+def load_split(dataset: str, sources: Sequence[str], settings: Sequence[str], seed: int) -> Split:
+    """Let the pipeline split a log under strong_generalization: validation and test users are not in training."""
+    edges = query_run(EDGES, dataset, sources, settings, seed)
     users, items = edges["user_index"], edges["item_index"]
     is_fit = edges["role"] == "fit"
     known = np.unique(items[is_fit])

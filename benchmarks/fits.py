@@ -9,7 +9,8 @@ of 4 and more are edges, or a user and the user's items a line. One edge of each
 run at equal weights and penalties, the others at their defaults; all fits are in this process, ours after one that
 compiles, with the set-up included. A peer that is not installed is left out (`benchmarks.peers` says how to install
 them). Prints the CPU seconds of each fit, the peer's over ours, and nDCG@100 and S of the held-out edges, over at most
-`--users` users (implicit's BPR folds no history in, so it is not ranked). For a small run: `--log 300 200 4000`.
+`--users` users; and those of ranking random scores of these users, beside irspack. For a small run: `--log 300 200
+4000`.
 """
 
 import argparse
@@ -25,8 +26,20 @@ import polars as pl
 from scipy.sparse import csr_matrix
 from threadpoolctl import threadpool_limits
 
-from benchmarks.common import Part, Scorer, build_matrix, draw_log, print_head, print_row, rank_users, time_call
-from benchmarks.peers import PEERS, fit_implicit_bpr, fit_implicit_knn, fit_irspack, is_installed
+from benchmarks.common import (
+    USERS_PER_BLOCK,
+    Part,
+    Scorer,
+    build_matrix,
+    draw_log,
+    print_head,
+    print_row,
+    rank_users,
+    time_call,
+)
+from benchmarks.peers import PEERS, fit_hpfrec, fit_implicit_bpr, fit_implicit_knn, fit_irspack, is_installed
+from oneclass.models.hpf import model as hpf_model
+from oneclass.models.numerics.threads import limit_threads
 from oneclass.models.registry import MODELS
 from oneclass.models.wmf import model as wmf_model
 
@@ -45,13 +58,14 @@ def list_pairs(users: int) -> list[tuple[str, dict[str, Any], str, Callable | No
         ("wmf", RENDLE, "irspack_ials", fit_irspack, {**PEERS["irspack_ials"].settings, "n_components": 64}),
         ("bpr_popularity", {**bpr, "epochs": 20}, "implicit_bpr", fit_implicit_bpr,
          {**bpr, "iterations": 20, "learning_rate": 0.05, "regularization": 0.01}),
+        ("hpf", {"max_iterations": 100}, "hpfrec", fit_hpfrec, {"k": 20, "maxiter": 100}),
         ("mrf_dense", ease, "irspack_ease", fit_irspack, {"kind": "DenseSLIMRecommender", "reg": 500.0}),
         ("slim", slim, "irspack_slim", fit_irspack, irspack_slim),
         ("item_knn", cosine, "implicit_cosine", fit_implicit_knn, {"kind": "CosineRecommender", "K": NEIGHBOURS}),
         ("item_knn", {**walks, **WALKS}, "irspack_rp3beta", fit_irspack,
          {"kind": "RP3betaRecommender", "top_k": NEIGHBOURS, **WALKS}),
         *((name, {}, "", None, {}) for name in ("popularity", "bpr_uniform", "mrf_sparse", "sansa", "graph_filter",
-                                                 "random_graph", "paired_symbols", "binary_matrix", "hpf")),
+                                                 "random_graph", "paired_symbols", "binary_matrix")),
     ]  # fmt: skip
 
 
@@ -86,6 +100,26 @@ def rank(score: Scorer, part: Part) -> list[str]:
     return [f"{np.nanmean(of[metric]):.4f}" for metric in ("ndcg@100", "mean_rank")]
 
 
+def compare_evaluations(part: Part, threads: int) -> list[str]:
+    """Rank random scores and average all metrics; beside it irspack's nDCG@100 of the same scores."""
+    from irspack.evaluation import Evaluator
+
+    scores = np.random.default_rng(0).random(part.targets.shape, dtype=np.float32)
+    evaluator = Evaluator(part.targets, masked_interactions=part.histories, n_threads=threads)
+
+    def evaluate() -> dict[str, np.ndarray]:
+        blocks = iter(np.split(scores, range(USERS_PER_BLOCK, len(scores), USERS_PER_BLOCK)))
+        return rank_users(lambda histories, rows: next(blocks), part)
+
+    evaluate()  # compiles
+    with limit_threads(threads):
+        own, _, cpu, _ = time_call(evaluate, 3)
+    peer, _, peer_cpu, _ = time_call(partial(evaluator.get_scores_from_score_matrix, scores, [100]), 3)
+    cells = [f"{own['ndcg@100'].mean():.5f}", f"{own['mean_rank'].mean():.4f}"]
+    ratio, of_peer = f"{peer_cpu / cpu:.1f}", f"{peer['ndcg@100']:.5f}"
+    return ["evaluation", f"{cpu:.3f}", *cells, "irspack", f"{peer_cpu:.3f}", ratio, of_peer]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     log = parser.add_mutually_exclusive_group(required=True)
@@ -104,8 +138,9 @@ def main() -> None:
         if options.models and name not in options.models:
             continue
         kind = MODELS[name]
-        # Passes of wmf are all made, as its peer makes them.
-        with threadpool_limits(options.threads), patch.object(wmf_model, "TOLERANCE", 0.0):
+        # Passes of wmf and hpf are all made, as their peers make them.
+        every_pass = [patch.object(module, "TOLERANCE", 0.0) for module in (wmf_model, hpf_model)]
+        with threadpool_limits(options.threads), every_pass[0], every_pass[1]:
             kind(kind.Settings(**settings), threads=options.threads).fit(train[:50])
             model, _, cpu, _ = time_call(partial(kind(kind.Settings(**settings), threads=options.threads).fit, train))
             cells = [name, f"{cpu:.2f}"]
@@ -113,9 +148,11 @@ def main() -> None:
             if peer and is_installed(other):
                 scorer, _, own, _ = time_call(partial(peer, train, options.threads, 0, **own_settings))
                 cells += [other, f"{own:.2f}", f"{own / max(cpu, 1e-9):.1f}"]
-                if other != "implicit_bpr":
-                    cells += rank(lambda histories, _, of=scorer: of(histories), part)
+                by_row = other in ("implicit_bpr", "hpfrec")
+                cells += rank(lambda histories, rows, of=scorer, by=by_row: of(rows if by else histories), part)
         print_row(cells)
+    if is_installed("irspack"):
+        print_row(compare_evaluations(part, options.threads))
 
 
 if __name__ == "__main__":

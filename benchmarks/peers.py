@@ -3,7 +3,7 @@
 A peer is fitted by `fit(train, threads, seed, **settings)`, which returns a function from histories to scores. The
 libraries are imported when a model is fitted, so that only those that are used have to be there:
 
-    pip install implicit irspack rectools lenskit
+    pip install implicit irspack hpfrec rectools lenskit
     pip install --no-deps -c constraints.txt numpy attrs    # RecTools pins older versions of both
 """
 
@@ -16,7 +16,7 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 from scipy.sparse import csr_matrix
 from threadpoolctl import threadpool_limits
 
-Scorer = Callable[[csr_matrix], np.ndarray]
+Scorer = Callable[[Any], np.ndarray]  # of histories, or of rows of the training users if it folds none in
 FACTORS = CategoricalDistribution((64, 128, 256, 512))
 
 
@@ -30,12 +30,12 @@ def fit_implicit_als(train: csr_matrix, threads: int, seed: int, **settings: Any
 
 
 def fit_implicit_bpr(train: csr_matrix, threads: int, seed: int, **settings: Any) -> Scorer:
-    """Score the training users in their order: implicit folds no history in."""
+    """Score training users by their rows: implicit folds no history in."""
     from implicit.cpu.bpr import BayesianPersonalizedRanking
 
     model = BayesianPersonalizedRanking(num_threads=threads, random_state=seed, **settings)
     model.fit(train, show_progress=False)
-    return lambda histories: model.user_factors[: histories.shape[0]] @ model.item_factors.T
+    return lambda rows: model.user_factors[rows] @ model.item_factors.T
 
 
 def fit_implicit_knn(train: csr_matrix, threads: int, seed: int, *, kind: str, **settings: Any) -> Scorer:
@@ -57,6 +57,17 @@ def fit_irspack(train: csr_matrix, threads: int, seed: int, *, kind: str, **sett
     for _ in range(model.train_epochs):  # as in `learn`, without its progress bar
         model.run_epoch()
     return model.get_score_cold_user
+
+
+def fit_hpfrec(train: csr_matrix, threads: int, seed: int, **settings: Any) -> Scorer:
+    """Score training users by their rows."""
+    import pandas as pd
+    from hpfrec import HPF
+
+    edges = train.tocoo()
+    model = HPF(ncores=threads, random_seed=seed, reindex=False, verbose=False, stop_crit="maxiter", **settings)
+    model.fit(pd.DataFrame({"UserId": edges.row, "ItemId": edges.col, "Count": edges.data}))
+    return lambda rows: model.Theta[rows] @ model.Beta.T
 
 
 def fit_rectools_ease(train: csr_matrix, threads: int, seed: int, **settings: Any) -> Scorer:

@@ -1,0 +1,85 @@
+"""Find each user's last like by the likes before it, by models that read their order and by models that do not.
+
+    python -m benchmarks.next_items --dataset ml-100k --source u.data
+    python -m benchmarks.next_items --lines train.txt --items 6000
+
+The likes of a data set are those of `flows.backfill`; LINES has a user and the user's items, in their order, a line, of
+which the `--items` most frequent count. Settings are the defaults, those of `mrf_dense` with the `recency_exponent` of
+the models with order. Prints nDCG@20 among all other items, and its difference from that of `slist` over the same
+users. For a small run: `--dataset demo`.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from scipy.sparse import csr_matrix
+
+import oneclass
+from benchmarks.common import parse_options, print_head, print_row, query_run
+from oneclass.models.settings import ModelSettings
+
+# one row per like; of equal times a random one is the last
+LIKES = """
+    select user_id, item_id, epoch(last_at) as time from curated.interactions order by hash(user_id, item_id)
+"""
+
+
+class VSKNN(oneclass.OwnModel):
+    """Vector multiplication session-based kNN (Ludewig and Jannach 2018); a history is a session.
+
+    The neighbours are the users who share the latest items of the history; an item of theirs counts by the distance of
+    the last shared item from the history's end, and by its rarity.
+    """
+
+    class Settings(ModelSettings):
+        neighbours: int = 100
+        reads_order = property(lambda self: True)
+
+    def fit(self, matrix: csr_matrix) -> None:
+        self.likes = csr_matrix((np.ones(matrix.nnz, np.float32), matrix.indices, matrix.indptr), matrix.shape)
+        self.rarity = np.log(matrix.shape[0] / np.maximum(1, np.bincount(matrix.indices, minlength=matrix.shape[1])))
+
+    def scores(self, histories: csr_matrix) -> np.ndarray:
+        found = np.zeros(histories.shape, dtype=np.float32)
+        for row, (begin, end) in enumerate(zip(histories.indptr, histories.indptr[1:], strict=False)):
+            places, count = np.argsort(np.argsort(-histories.recency_ranks[begin:end])), end - begin
+            late, latest = (
+                csr_matrix((weights, histories.indices[begin:end], [0, count]), shape=(1, histories.shape[1]))
+                for weights in ((places + 1) / max(1, count), 1 / (count - places))
+            )
+            alike = (self.likes @ late.T).toarray().ravel()
+            users = np.argpartition(-alike, self.params.neighbours)[: self.params.neighbours]
+            shared = self.likes[users].multiply(latest).max(axis=1).toarray().ravel()
+            found[row] = self.likes[users].T @ (alike[users] * shared) * self.rarity
+        return found
+
+
+def load_lines(path: Path, count: int) -> pl.DataFrame:
+    """Read the users' items in their order, and keep the most frequent items."""
+    words = [line.split() for line in path.read_text().splitlines()]
+    likes = pl.DataFrame({"user_id": [of[0] for of in words], "item_id": [of[1:] for of in words]}).explode("item_id")
+    likes = likes.drop_nulls().with_row_index("time")
+    frequent = likes.group_by("item_id").len().sort("len", "item_id", descending=True).head(count)
+    return likes.join(frequent, on="item_id", how="semi")
+
+
+def main() -> None:
+    options = parse_options(__doc__, dataset="", source=[], lines="", items=6000)
+    read = load_lines(Path(options.lines), options.items) if options.lines else None
+    likes = pl.DataFrame(query_run(LIKES, options.dataset, options.source)) if read is None else read
+    newer = pl.col("time").rank("ordinal", descending=True).over("user_id")
+    split = oneclass.Split("last", likes.filter(newer > 1), likes.filter(newer == 1))
+    models = [oneclass.SLIST(), oneclass.Transitions(), oneclass.MRFDense(recency_exponent=1), VSKNN(), oneclass.EASE()]
+    found = oneclass.evaluate([*models, oneclass.Popularity()], split, metrics="ndcg@20")
+    less = {row["other_model"]: row for row in found.comparisons.filter(model="slist").to_dicts()}
+    print(f"{found.metrics['users'][0]:,} users\n")
+    print_head(["model", "ndcg@20", "minus slist"])
+    for row in found.metrics.to_dicts():
+        apart = less.get(row["model"])
+        cell = f"{-apart['difference']:+.4f} ± {apart['standard_error']:.4f}" if apart else ""
+        print_row([row["model"], f"{row['value']:.4f} ± {row['standard_error']:.4f}", cell])
+
+
+if __name__ == "__main__":
+    main()
