@@ -1,4 +1,4 @@
-"""The reference leaves nothing out; the notebook, the guide and the README's first command print what they show."""
+"""The reference leaves nothing out; notebook, guide and README print what they show; benchmarks run."""
 
 import contextlib
 import importlib

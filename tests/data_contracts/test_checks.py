@@ -1,4 +1,4 @@
-"""The check itself, in an open transaction that it leaves as it found it; and what the files of contracts may say."""
+"""Checks in an open transaction: each rule holds on valid rows, and each of its `breaks` breaks it."""
 
 import logging
 from concurrent.futures import ThreadPoolExecutor

@@ -1,4 +1,4 @@
-"""Notifications of real runs, failures before a run knows its settings, and secrets, which nothing shows."""
+"""Notifications of runs, and of nights that no run can tell of; secrets, which nothing shows."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""How the layers of settings add up, and the errors of wrong ones."""
+"""Parameters are flags, what Prefect shows and a command again; settings add up; wrong ones are named."""
 
 import os
 import shlex

@@ -1,4 +1,4 @@
-"""A signalled command ends in seconds, with one message and the exit status that shells expect."""
+"""What surrounds commands: signals, help, terminals that are not UTF-8, streams that are closed or full."""
 
 import contextlib
 import io

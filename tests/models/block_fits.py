@@ -1,6 +1,4 @@
-"""What the tests of fits by blocks share: workers of several kinds, rows that lie in files, and how fits are
-compared.
-"""
+"""Workers of several kinds, rows that lie in files, and logs, for the tests of fits by blocks."""
 
 import os
 import pickle

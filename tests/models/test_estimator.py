@@ -1,4 +1,4 @@
-"""Parameters by keyword, their errors, copies and representation; folders by name; the bar of progress."""
+"""Parameters by keyword, copies and representation; folders by name, saved settings of earlier versions; progress."""
 
 import copy
 import inspect

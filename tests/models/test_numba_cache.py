@@ -1,4 +1,4 @@
-"""Compiled kernels: machine code of another source is never used, that of equal source is."""
+"""Machine code and fingerprints follow the source: what an edit moves, and what equal source shares."""
 
 import importlib
 import json

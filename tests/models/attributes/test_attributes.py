@@ -1,4 +1,4 @@
-"""Features of attributes, against the statement at the head of `models.attributes.encoder`."""
+"""Features of attributes as `models.attributes.encoder` states them, and scores of new items in every model."""
 
 import math
 import zlib

@@ -1,4 +1,4 @@
-"""The binary-matrix model against a dense NumPy reading of the poster's boxes."""
+"""The binary-matrix model against a dense NumPy reading of the poster's boxes, and where factors vanish."""
 
 import itertools
 import warnings

@@ -7,7 +7,6 @@ from scipy.sparse import csr_matrix
 from oneclass.models.directed.pairs import WINDOW
 from oneclass.models.directed.slist import SLIST
 from oneclass.models.directed.transitions import Transitions
-from oneclass.models.mrf.dense import EASE
 from oneclass.models.numerics.sequential_histories import with_recency_ranks
 from oneclass.models.registry import MODELS
 
@@ -56,14 +55,6 @@ def test_slist_is_the_ridge_regression_of_each_item_on_the_others(mixing, tau):
         weights = np.linalg.solve(gram[np.ix_(others, others)] + 7 * np.eye(len(others)), wanted[others, item])
         np.testing.assert_allclose(model.weights[others, item], weights, rtol=1e-3, atol=1e-5)
     assert (model.weights.diagonal() == 0).all()
-
-
-def test_with_whole_histories_alone_slist_is_ease():
-    histories = draw_histories(2)
-    model = SLIST(mixing=1.0).fit(histories)
-    np.testing.assert_allclose(model.weights, EASE(l2=model.params.l2).fit(histories).weights, atol=1e-5)
-    degrees = histories.getnnz(axis=0)
-    assert model.params.l2 == pytest.approx((degrees**2).sum() / degrees.sum())
 
 
 def test_transitions_are_the_sums_divided_by_popularity(monkeypatch):

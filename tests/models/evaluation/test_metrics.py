@@ -1,4 +1,4 @@
-"""Metrics against their definitions, written out over plain lists."""
+"""Metrics and tests against their definitions, written out over plain lists, and against simulated logs."""
 
 import math
 from itertools import combinations

@@ -1,4 +1,4 @@
-"""Off-policy estimates, against plain sums, and against a simulated policy whose value is known."""
+"""Off-policy estimates and the propensities of Thompson lists, against sums, closed forms and simulated policies."""
 
 import itertools
 import math

@@ -1,4 +1,4 @@
-"""The parts of the logistic bound against float64."""
+"""The parts of the logistic bound, small positive definite systems and the tiled inverse, against float64."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The order of histories: what keeps it, and the weights by it against their formula, a row at a time."""
+"""The order of histories: what keeps it, weights by it, and models that weigh by it, by dense formulas."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""random_graph by blocks of users: messages (eq. 15, 17 to 19, 21), blocks in turns, warm starts, and scratch files."""
+"""random_graph by blocks of users: one machine's fit, messages (eq. 15, 17 to 19, 21), turns, scratch files."""
 
 import tempfile
 from contextlib import contextmanager

@@ -5,7 +5,7 @@ import pytest
 from scipy.sparse import csr_matrix
 from scipy.special import gammaln, psi
 
-from oneclass.models.fit_options import FitOptions, Start
+from oneclass.models.fit_options import FitOptions
 from oneclass.models.numerics.adjacency import copy_pattern
 from oneclass.models.numerics.logistic_bound import GaussianFactors
 from oneclass.models.random_graph.inference import (
@@ -207,17 +207,6 @@ def test_the_bound_rises_in_a_moving_average(settings, monkeypatch):
     RandomGraph(settings, seed=2).fit(matrix, FitOptions(on_epoch=lambda epoch: seen.append(epoch.values["bound"])))
     averages = np.convolve(seen, np.ones(8) / 8, "valid")[::8]
     assert (np.diff(averages) > 0).all()
-
-
-@pytest.mark.usefixtures("every_bound")
-def test_a_fit_can_begin_at_yesterdays_posterior(checkerboard):
-    model, matrix, _ = checkerboard
-    fewer, rows = matrix[:200], np.arange(200)
-    bounds = []
-    for start in (None, Start(model, np.where(rows < 190, rows, -1), np.arange(60))):
-        new = RandomGraph(RandomGraphSettings(factors=4, iterations=1), seed=8)
-        new.fit(fewer, FitOptions(start=start, on_epoch=lambda epoch: bounds.append(epoch.values["bound"])))
-    assert bounds[1] > bounds[0] + 500
 
 
 @pytest.mark.parametrize("factors", [1, 13, 14, 15, 20, 29, 46])

@@ -1,4 +1,4 @@
-"""Weighted matrix factorization: every solver against its loss and normal equations, written out in float64."""
+"""Weighted matrix factorization, with explicit negatives and without, against loss and normal equations."""
 
 from dataclasses import dataclass
 
