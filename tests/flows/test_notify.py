@@ -40,8 +40,7 @@ def send_test(tmp_path, *arguments):
 
 
 def test_a_test_reaches_both_targets(receiver, tmp_path, capsys):
-    posted = receiver.bodies
-    kept = tmp_path / "kept"
+    posted, kept = receiver.bodies, tmp_path / "kept"
     settings = tmp_path / "settings.toml"
     settings.write_text(f'[notify]\ncommand = "tee {kept}"\nwebhook = "env:HOOK"\n')
     assert send_test(tmp_path, "--config", str(settings)) == 0
@@ -88,23 +87,21 @@ def test_one_refusal_does_not_hide_the_other_target(receiver, tmp_path, capsys, 
     ],
 )
 def test_a_night_whose_settings_are_wrong_notifies_once(prefect_server, receiver, tmp_path, wrong, message):
-    posted = receiver.bodies
     given = {"dataset": "ml-1m", "home": str(tmp_path), "models": ["popularity"], **wrong}
     given["settings"] = {"notify.webhook": "env:HOOK", **given.get("settings", {})}
     with get_client(sync_client=True) as client:
         run = client.create_flow_run(pipeline.nightly_retrain, parameters=given)
     state = run_flow(pipeline.nightly_retrain, flow_run=run, parameters=given, return_type="state")
     assert state.is_failed()
-    (body,) = posted
+    (body,) = receiver.bodies
     assert (body["dataset"], body["run_id"], body["state"]) == (given["dataset"], str(run.id), "failed")
     assert message in body["text"]
 
 
 def test_a_command_whose_input_is_missing_notifies(receiver, tmp_path, capsys):
-    posted = receiver.bodies
     arguments = ["--dataset", "ml-1m", "--home", str(tmp_path), "--set", "notify.webhook=env:HOOK"]
     assert commands.main("nightly_retrain", arguments) == 2
-    assert "holds no raw files" in capsys.readouterr().err and "holds no raw files" in posted[0]["text"]
+    assert "holds no raw files" in capsys.readouterr().err and "holds no raw files" in receiver.bodies[0]["text"]
 
 
 SECRETS = ("hook-5f2c9Zq81x", "argument-77Qp03Lm")
@@ -168,12 +165,11 @@ def test_nothing_shows_the_secrets_of_a_run_and_of_a_deployment(
 
 @pytest.mark.parametrize("place", ["env", "file", "block"])
 def test_a_target_is_read_from_where_the_settings_name_it(receiver, block, tmp_path, monkeypatch, place):
-    address, paths = receiver.address, receiver.paths
-    (tmp_path / "hook").write_text(f"{address}/by-file\n")
-    monkeypatch.setenv("SHOP_HOOK", f"{address}/by-env")
-    names = {"env": "SHOP_HOOK", "file": str(tmp_path / "hook"), "block": block(f"{address}/by-block")}
+    (tmp_path / "hook").write_text(f"{receiver.address}/by-file\n")
+    monkeypatch.setenv("SHOP_HOOK", f"{receiver.address}/by-env")
+    names = {"env": "SHOP_HOOK", "file": str(tmp_path / "hook"), "block": block(f"{receiver.address}/by-block")}
     send_notifications(NotifySettings(webhook=f"{place}:{names[place]}"), **RUN)
-    assert paths == [f"/by-{place}"]
+    assert receiver.paths == [f"/by-{place}"]
 
 
 def test_a_databases_url_is_read_from_a_block(block, tmp_path):

@@ -79,6 +79,11 @@ def test_a_signal_that_comes_while_memory_is_freed_ends_the_process_with_one_mes
     assert ended.stderr.strip().splitlines() == [ended.stderr.strip()] and "SIGTERM" in ended.stderr
 
 
+def own_server(prefect_home):
+    """The environment of a process that starts a server of its own."""
+    return {**os.environ, "PREFECT_HOME": str(prefect_home), "PREFECT_API_URL": ""}
+
+
 def at_work_in(group):
     """The processes of a group, without zombies."""
     found = []
@@ -100,8 +105,7 @@ def kill_the_rest_of(group):
 def test_a_run_signalled_with_its_whole_group_leaves_no_server_and_its_true_state(
     tmp_path, prefect_home, request, more
 ):
-    environment = {**os.environ, "ONECLASS_HOME": str(tmp_path / "home"), "PREFECT_HOME": str(prefect_home)}
-    environment.pop("PREFECT_API_URL", None)
+    environment = {**own_server(prefect_home), "ONECLASS_HOME": str(tmp_path / "home")}
     sizes = ["demo.users=300", "demo.items=100", "demo.likes=5000"]
     models = ["--models", "mrf_dense", *more]
     command = [sys.executable, "-m", "flows.backfill", "--dataset", "demo", *models, "--set", *sizes]
@@ -150,8 +154,7 @@ with prefect_server.ensure_server():
 
 @pytest.mark.slow
 def test_three_servers_start_at_once_on_a_fresh_prefect_home(tmp_path):
-    environment = {**os.environ, "PREFECT_HOME": str(tmp_path / "prefect")}
-    environment.pop("PREFECT_API_URL", None)
+    environment = own_server(tmp_path / "prefect")
     options = {"cwd": ROOT, "env": environment, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with contextlib.ExitStack() as stack:
         processes = []
@@ -163,9 +166,8 @@ def test_three_servers_start_at_once_on_a_fresh_prefect_home(tmp_path):
 
 
 def test_a_run_that_is_killed_leaves_no_server(prefect_home):
-    environment = {**os.environ, "PREFECT_HOME": str(prefect_home)}
-    environment.pop("PREFECT_API_URL", None)
-    with subprocess.Popen([sys.executable, "-c", SERVED], cwd=ROOT, env=environment, stdout=subprocess.PIPE) as process:
+    options = {"cwd": ROOT, "env": own_server(prefect_home), "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", SERVED], **options) as process:
         assert process.stdout.readline() == b"ready\n"
         (server,) = psutil.Process(process.pid).children()
         process.kill()
@@ -344,6 +346,6 @@ def test_a_log_that_nobody_can_read_ends_no_command(tmp_path, name, redirected):
 def test_a_run_with_all_streams_closed_publishes(ratings, tmp_path, prefect_home):
     wanted = ["--models", "popularity", "--protocols", "leave_one_out", "--home", str(tmp_path / "var")]
     program = [sys.executable, "-m", "flows.backfill", "--dataset", "mine", "--source", str(ratings), *wanted]
-    ended = run_program(program, CLOSED["all three"], PREFECT_HOME=str(prefect_home), PREFECT_API_URL="")
+    ended = run_program(program, CLOSED["all three"], **own_server(prefect_home))
     assert ended.returncode == 0
     assert (tmp_path / "var" / "mine" / "published" / "recommendations.parquet").exists()
