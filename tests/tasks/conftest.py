@@ -98,6 +98,11 @@ def train_model(home, digest, model, settings=None, *, protocol=ALL_EDGES, run_i
     return fit
 
 
+def fit_models(home, digest, models, **options):
+    """Fit models by their settings on a stored matrix; return its digest and those of the fits, for `evaluate`."""
+    return digest, {name: train_model(home, digest, name, of, **options).digest for name, of in models.items()}
+
+
 def publish_fit(home, run_id, settings, *fit, assessment=None, declared=NO_RULES, seed=0, **of_lists):
     """Publish the lists of a fit on every edge: its model and score, its digest, and that of its matrices."""
     spec = specify_recommendations(settings, RecommendationSpec(*fit, settings.top_n, **of_lists), seed=seed)

@@ -116,12 +116,6 @@ EVENTS = st.lists(
 )
 
 
-def likes_by_hand(events, threshold, first, last):
-    """The events of a period, of (user, item, value, day), and those of them that are likes."""
-    inside = [row for row in events if not (first or last) or (row[3] and (first or 1) <= row[3] <= (last or 31))]
-    return inside, [row[:2] for row in inside if row[2] >= threshold]
-
-
 @pytest.fixture(scope="module")
 def logs():
     """A database with the tables of `raw`."""
@@ -140,7 +134,9 @@ def logs():
 )
 def test_every_step_loses_what_plain_python_counts(logs, events, threshold, days, rejects):
     since, until = (day and date(2024, 1, day) for day in days)
-    inside, likes = likes_by_hand(events, threshold, *days)
+    first, last = days
+    inside = [row for row in events if not (first or last) or (row[3] and (first or 1) <= row[3] <= (last or 31))]
+    likes = [row[:2] for row in inside if row[2] >= threshold]
     users, items = ({pair[side] for pair in likes} for side in (0, 1))
     with logs.cursor() as connection:
         connection.begin()

@@ -36,24 +36,18 @@ def fill_interactions(home, edges):
         connection.unregister("incoming")
 
 
-@pytest.fixture
-def graph(home):
-    users, items = power_law_with_mean(12, 0.5, 150), power_law_with_mean(32, 0.77, 400)
-    starts, owners = draw_graph(users, items, (400, 150), 2)
-    edges = list(zip(owners.tolist(), np.repeat(np.arange(150), np.diff(starts)).tolist(), strict=True))
-    fill_interactions(home, edges)
-    return edges
-
-
-def test_degrees_are_counted_on_both_sides_and_hidden_graphs_are_those_of_the_model(home, graph):
+def test_degrees_are_counted_on_both_sides_and_hidden_graphs_are_those_of_the_model(home):
     """Counted from the model's own sampler, which knows nothing of the warehouse."""
+    laws = power_law_with_mean(12, 0.5, 150), power_law_with_mean(32, 0.77, 400)
+    starts, users = draw_graph(*laws, (400, 150), 2)
+    items = np.repeat(np.arange(150), np.diff(starts))
+    fill_interactions(home, list(zip(users.tolist(), items.tolist(), strict=True)))
     diagnose(home, "run", 7)
-    users, items = zip(*graph, strict=True)
     for side, of in (("user", users), ("item", items)):
         degrees, vertices = np.unique(np.bincount(of), return_counts=True)
         query = "select degree, vertices from diagnostics.degrees where side = ? order by degree"
         assert query_rows(home, query, side) == list(zip(degrees.tolist(), vertices.tolist(), strict=True))
-    edges = csr_matrix((np.ones(len(graph)), (users, items)), shape=(400, 150))
+    edges = csr_matrix((np.ones(len(users)), (users, items)), shape=(400, 150))
     degrees = np.bincount(items, minlength=150)
     weights = degree_histogram(degrees, histogram_power(0.5, degrees.max()))
     _, negatives = GraphSampler(copy_pattern(edges), weights, 7, np.arange(400, dtype=np.uint64)).negatives(0)

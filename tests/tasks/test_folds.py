@@ -23,7 +23,7 @@ from oneclass.tasks.tuning.search import Search, suggest_trial
 from oneclass.tasks.tuning.trial import run_trial
 from tests.conftest import FOLD_BOUND, home_in, log_into, query_rows, set_fold_bound
 from tests.models.evaluation.test_metrics import compute_naively
-from tests.tasks.conftest import copy_of, md5_number, split_likes, train_model
+from tests.tasks.conftest import copy_of, fit_models, md5_number, split_likes, train_model
 
 SEED = 3
 PROTOCOL = "strong_generalization"
@@ -63,7 +63,9 @@ def evaluated_once(logged, tmp_path_factory):
     home = home_in(tmp_path_factory.mktemp("evaluated"))
     shutil.copytree(logged[0].root, home.root)
     set_fold_bound(FOLD_BOUND)
-    folds = fit_all(home, split_log(home))
+    digests = split_log(home)
+    names = list_splits(PROTOCOL, digests)
+    folds = [fit_models(home, digests[name], SETTINGS, protocol=name, seed=SEED) for name in names]
     judged = evaluate(home, "run", PROTOCOL, folds)
     set_fold_bound(0)
     return EvaluatedFolds(home, folds, judged, recount_metrics(logged[1], SETTINGS))
@@ -77,16 +79,6 @@ def evaluated(home, evaluated_once):
 
 def split_log(home, **settings):
     return split_likes(home, PROTOCOL, seed=SEED, **settings)
-
-
-def fit_all(home, digests):
-    """The digests of the folds and of the fits on each."""
-
-    def fit(name):
-        fits = (train_model(home, digests[name], *of, protocol=name, seed=SEED) for of in SETTINGS.items())
-        return digests[name], {model: fit.digest for model, fit in zip(SETTINGS, fits, strict=True)}
-
-    return [fit(name) for name in list_splits(PROTOCOL, digests)]
 
 
 def recount_metrics(likes, settings):

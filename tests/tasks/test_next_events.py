@@ -11,6 +11,7 @@ import pytest
 
 from oneclass.models.evaluation.ranks_apart import NEW, REPEATED
 from oneclass.models.random_graph.model import RandomGraphSettings
+from oneclass.models.registry import MODELS
 from oneclass.tasks.binarize.aggregate import LikeSelection
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
@@ -21,7 +22,7 @@ from oneclass.tasks.split.stage import SplitPlan, split
 from oneclass.tasks.stores import fits, matrices, runs
 from tests.conftest import home_in, load_entries, load_ids, log_into, query_rows
 from tests.models.evaluation.test_metrics import compute_naively
-from tests.tasks.conftest import cut_next_events_at, split_likes, train_model
+from tests.tasks.conftest import cut_next_events_at, fit_models, split_likes, train_model
 
 CUT = date(2026, 5, 1)
 SETTINGS = SplitSettings()
@@ -168,16 +169,10 @@ def test_metrics_count_repeats_and_tell_new_and_repeated_targets_apart(home, ret
         for metric, left_out in (("ndcg@100", nothing), (NEW, own), (REPEATED, ~own)):
             targets, of_users = wanted & ~left_out, expected.setdefault(metric, [])
             of_users.append(compute_naively(scores, left_out, targets)["ndcg@100"] if targets.any() else None)
-    fits = {}
-    for model in ("popularity", "mrf_dense"):
-        fits[model] = train_model(home, digest, model, protocol="next_events").digest
-    evaluate(home, "run", "next_events", [(digest, fits)])
-    table = {
-        (model, metric): (value, count)
-        for model, metric, value, count in query_rows(
-            home, "select model, metric, value, users from evaluation.metrics"
-        )
-    }
+    models = {model: MODELS[model].Settings() for model in ("popularity", "mrf_dense")}
+    evaluate(home, "run", "next_events", [fit_models(home, digest, models, protocol="next_events")])
+    query = "select model, metric, value, users from evaluation.metrics"
+    table = {(model, metric): tuple(rest) for model, metric, *rest in query_rows(home, query)}
     for metric, of_users in expected.items():
         present = [value for value in of_users if value is not None]
         assert table["popularity", metric] == (pytest.approx(np.mean(present)), len(present))

@@ -160,10 +160,8 @@ def split_by_liang(log, held_out, min_user_edges):
 def test_liang2018_agrees_with_the_published_steps(home, log):
     made = load_strong(home, scheme="liang2018", held_out_users=15, min_user_edges=5)
     expected, items = split_by_liang(log, 15, 5)
-    found = {
-        (int(u), int(i)): (part, role)
-        for u, i, part, role in query_rows(home, "select * from splits.strong_generalization")
-    }
+    rows = query_rows(home, "from splits.strong_generalization")
+    found = {(int(user), int(item)): (part, role) for user, item, part, role in rows}
     assert found == expected
     item_ids = dict(query_rows(home, "select distinct item_index, item_id from curated.interactions"))
     stored = matrices.load_split(home, made.digests["strong_generalization"])
@@ -184,10 +182,8 @@ def test_items_with_as_many_edges_as_asked_stay_and_then_users(home, log):
     of_users = Counter(user for user, _ in expected)
     fewest = sorted(of_users.values())[len(of_users) // 2]
     load_strong(home, min_item_edges=least, min_user_edges=fewest)
-    found = {
-        (int(user), int(item))
-        for user, item in query_rows(home, "select user_id, item_id from splits.strong_generalization")
-    }
+    rows = query_rows(home, "select user_id, item_id from splits.strong_generalization")
+    found = {(int(user), int(item)) for user, item in rows}
     assert found == {(user, item) for user, item in expected if of_users[user] >= fewest}
     assert 0 < len(found) < len(expected) < len(log)
 

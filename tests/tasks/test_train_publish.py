@@ -25,7 +25,7 @@ from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.stores import fits, matrices, runs, warehouse
 from tests.conftest import home_in, query_rows, two_tastes
 from tests.processes import inflate_cost
-from tests.tasks.conftest import copy_of, publish_fit, train_model
+from tests.tasks.conftest import copy_of, fit_models, publish_fit, train_model
 from tests.tasks.test_new_items import describe_items, split_all
 
 PROTOCOL = "leave_one_out"
@@ -74,15 +74,11 @@ def test_a_fit_with_an_entry_that_is_not_finite_is_not_stored(home, digests, mon
 
 
 def choose_and_publish(home, digests, run_id="run", **settings):
+    models = {model: MODELS[model].Settings() for model in ("popularity", "mrf_dense")}
     for protocol in ("strong_generalization", PROTOCOL):
-        fits = {
-            model: fit_model(home, digests, protocol, model, run_id=run_id).digest
-            for model in ("popularity", "mrf_dense")
-        }
-        evaluate(home, run_id, protocol, [(digests[protocol], fits)])
-    chosen = choose_model(
-        home, run_id, PublishSettings(**settings), ["popularity", "mrf_dense"], "strong_generalization"
-    )
+        fitted = fit_models(home, digests[protocol], models, protocol=protocol, run_id=run_id)
+        evaluate(home, run_id, protocol, [fitted])
+    chosen = choose_model(home, run_id, PublishSettings(**settings), list(models), "strong_generalization")
     fit = fit_model(home, digests, ALL_EDGES, chosen.model, run_id=run_id)
     of_fit = chosen.model, chosen.score, fit.digest, digests[ALL_EDGES]
     publish_fit(home, run_id, PublishSettings(**settings), *of_fit)

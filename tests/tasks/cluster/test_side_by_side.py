@@ -22,7 +22,7 @@ from oneclass.tasks.evaluate.tables import LEAVE_ONE_OUT_TABLES, PROTOCOL_TABLES
 from oneclass.tasks.ingest.stage import ingest
 from oneclass.tasks.stores.home import Home, Limits
 from tests.conftest import execute_statement, query_rows
-from tests.tasks.conftest import split_likes, train_model
+from tests.tasks.conftest import fit_models, split_likes
 
 run = contextvars.ContextVar("run", default="none")
 
@@ -114,9 +114,8 @@ class InAnyOrder:
         return pickle.loads(answer)
 
 
-SHORT = {name: {"factors": 4, "iterations": 2} for name in ("random_graph", "paired_symbols", "wmf")} | {
-    "popularity": {}
-}
+SHORT = {name: {"factors": 4, "iterations": 2} for name in ("random_graph", "paired_symbols", "wmf")}
+MADE = {name: MODELS[name].Settings(**of) for name, of in {**SHORT, "popularity": {}}.items()}
 
 
 def evaluate_fits(home, digests, **executor):
@@ -134,10 +133,7 @@ def test_the_tables_do_not_depend_on_the_cut_nor_on_the_order_of_the_calls(tmp_p
     ingest(home, load_dataset("demo", home.root), logs, "run")
     protocols = ["strong_generalization", "leave_one_out"]
     digests = split_likes(home, *protocols, likes=BinarizeSettings(threshold=4, explicit_negatives=True), seed=0)
-    judged = {}
-    for protocol in protocols:
-        fits = (train_model(home, digests[protocol], name, MODELS[name].Settings(**of)) for name, of in SHORT.items())
-        judged[protocol] = digests[protocol], {name: fit.digest for name, fit in zip(SHORT, fits, strict=True)}
+    judged = {protocol: fit_models(home, digests[protocol], MADE) for protocol in protocols}
     whole = evaluate_fits(home, judged)
     assert all(whole.values())
     monkeypatch.setattr(jobs, "USERS_PER_BATCH", 1)
@@ -145,4 +141,4 @@ def test_the_tables_do_not_depend_on_the_cut_nor_on_the_order_of_the_calls(tmp_p
     assert evaluate_fits(home, judged) == whole
     executor = InAnyOrder(1)
     assert evaluate_fits(home, judged, executor=executor) == whole
-    assert len(executor.submitted) == len(SHORT) * (8 + 1 + 1)  # of 295, 30 and 32 users, by 40
+    assert len(executor.submitted) == len(MADE) * (8 + 1 + 1)  # of 295, 30 and 32 users, by 40

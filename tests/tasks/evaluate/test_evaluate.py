@@ -289,28 +289,22 @@ def fitted(considered):
     return RandomGraph(RandomGraphSettings(factors=3, iterations=5), seed=1, threads=1).fit(considered.train)
 
 
-def one_by_one(fitted, considered):
-    part = considered.parts["test"]
+def test_every_held_out_pair_is_judged_once(considered, fitted, monkeypatch):
+    monkeypatch.setattr(calibration, "USERS_PER_PAIR_BLOCK", 7)
+    part, pairs = considered.parts["test"], []
     for user in range(JUDGES):
         row = None if part.rows is None else np.array([user])
         like = fitted.like(part.histories[user], users=row)[0][0]
         for matrix, liked in ((part.targets, True), (part.explicit_negatives, False)):
-            for item in matrix[user].indices:
-                yield user, item, like[item], liked
-
-
-def test_every_held_out_pair_is_judged_once(considered, fitted, monkeypatch):
-    monkeypatch.setattr(calibration, "USERS_PER_PAIR_BLOCK", 7)
-    users, items, like, liked = map(np.array, zip(*one_by_one(fitted, considered), strict=True))
-    found = calibration.evaluate_explicit_feedback(
-        "any", calibration.score_explicit_pairs(fitted, considered.parts["test"])
-    )
+            pairs += [(user, item, like[item], liked) for item in matrix[user].indices]
+    users, items, like, liked = map(np.array, zip(*pairs, strict=True))
+    found = calibration.evaluate_explicit_feedback("any", calibration.score_explicit_pairs(fitted, part))
     expected = evaluate_probabilities(like, liked)
     for metric, figure in expected.items():
         assert found.figures[metric].value == pytest.approx(figure.value, abs=1e-6), metric
     assert (found.likes, found.dislikes) == (liked.sum(), (~liked).sum())
     assert sum(one.pairs for one in found.calibration) == len(like)
-    degrees = np.diff(considered.parts["test"].histories.indptr)[users]
+    degrees = np.diff(part.histories.indptr)[users]
     for one in found.dislikes_by_degree:
         inside = like[~liked & (degrees >= one.low) & (degrees <= one.high)]
         assert one.edges == len(inside) == sum(one.histogram) and one.error == pytest.approx(np.mean(inside >= 0.5))

@@ -1,7 +1,6 @@
 """`evaluate.metrics`, by name and location, against `oneclass.evaluate`; `evaluation.strata` against plain counts."""
 
 import importlib
-import shutil
 import sys
 from collections import Counter
 from datetime import datetime, timedelta
@@ -21,7 +20,7 @@ from oneclass.tasks.protocols import list_splits
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import SplitPlan, split
 from tests.conftest import home_in, query_rows
-from tests.tasks.conftest import ingest_with_items, train_model
+from tests.tasks.conftest import copy_of, fit_models, ingest_with_items
 
 USERS, ITEMS = 150, 70
 ESTIMATORS = {"popularity": oneclass.Popularity(), "mrf_dense": oneclass.MRFDense(l2=5.0)}
@@ -70,20 +69,16 @@ def draw_log():
 
 @pytest.fixture(scope="module")
 def shop_once(tmp_path_factory):
-    """The folder of a log, with a home: its likes, the attributes of items, and a fit on leave_one_out."""
+    """A home with a log, the attributes of its items and a fit on leave_one_out, and the folder of both."""
     folder = tmp_path_factory.mktemp("shop")
     home, items = home_in(folder), pl.DataFrame(BY_ITEM)
     ingest_with_items(home, folder, draw_log().write_csv(), items.write_csv(), category=("genre",))
     binarize(home, BinarizeSettings(), "run")
     fit_splits(home, "leave_one_out", "run")
-    return folder
+    return home, folder
 
 
-@pytest.fixture
-def shop(shop_once, tmp_path):
-    """The test's own copy of that folder, and the home in it."""
-    shutil.copytree(shop_once, tmp_path, dirs_exist_ok=True)
-    return home_in(tmp_path), tmp_path
+shop = copy_of("shop_once")
 
 
 @pytest.fixture
@@ -98,15 +93,9 @@ def field_metrics(tmp_path, monkeypatch):
 def fit_splits(home, protocol, run_id, settings=None, models=("popularity",)):
     """Split in two folds, if in any, and fit; returns a digest and its fits for each split of the protocol."""
     digests = split(home, run_id, SplitPlan(SplitSettings(**settings or {}), [protocol], seed=0, folds=2)).digests
-    fitted = []
-    for name in list_splits(protocol, digests):
-        common = {"protocol": name, "run_id": run_id}
-        fits = {
-            model: train_model(home, digests[name], model, ESTIMATORS[model].settings, **common).digest
-            for model in models
-        }
-        fitted.append((digests[name], fits))
-    return fitted
+    settings = {model: ESTIMATORS[model].settings for model in models}
+    splits = list_splits(protocol, digests)
+    return [fit_models(home, digests[name], settings, protocol=name, run_id=run_id) for name in splits]
 
 
 def run_stages(home, protocol, run_id="run", settings=None, models=("popularity",), **options):
@@ -122,8 +111,7 @@ def load_rows(home, where, columns, table="metrics"):
     ("protocol", "folds"),
     [("strong_generalization", 2), ("leave_one_out", None), ("next_events", None), ("cold_items", None)],
 )
-def test_a_run_and_the_library_have_the_same_digits(shop, field_metrics, protocol, folds):
-    home, _ = shop
+def test_a_run_and_the_library_have_the_same_digits(home, shop, field_metrics, protocol, folds):
     own = ["field_metrics:first_place", "field_metrics:early_place", "field_metrics:lengths", "precision@7", "MRR"]
     settings = {"min_validation_users": 1 << 40} if folds else {}
     run_stages(home, protocol, settings=settings, models=list(ESTIMATORS), metrics=[*own, "recall@20"])
@@ -157,9 +145,8 @@ def list_metrics(places, candidates):
 
 
 @pytest.mark.parametrize(("protocol", "known"), [("strong_generalization", "fold_in"), ("leave_one_out", "train")])
-def test_strata_are_thirds_of_users_and_items_by_plain_counts(shop, protocol, known):
+def test_strata_are_thirds_of_users_and_items_by_plain_counts(home, shop, protocol, known):
     """Of a user with targets in several strata of items, the others stay in the ranking."""
-    home, _ = shop
     run_stages(home, protocol, settings={"min_validation_users": 0}, models=["mrf_dense"])
     ranked = []
     model, options = ESTIMATORS["mrf_dense"], {"protocol": protocol, "folds": 1, "threads": 1}
@@ -188,8 +175,7 @@ def test_strata_are_thirds_of_users_and_items_by_plain_counts(shop, protocol, kn
             assert row == pytest.approx(expected[key]), key
 
 
-def test_other_metrics_or_another_source_are_evaluated_anew(shop, field_metrics):
-    home, _ = shop
+def test_other_metrics_or_another_source_are_evaluated_anew(home, shop, field_metrics):
     own = ("field_metrics:first_place",)
     for run_id, metrics, count in (("none", (), 0), ("first", own, 1), ("again", own, 1), ("never", own, 0)):
         if run_id == "never":
@@ -202,10 +188,10 @@ def test_other_metrics_or_another_source_are_evaluated_anew(shop, field_metrics)
         assert (found, value is None) == (count, count == 0)
 
 
-def test_metrics_that_fail_or_cannot_be_found_are_refused(shop, field_metrics):
+def test_metrics_that_fail_or_cannot_be_found_are_refused(home, shop, field_metrics):
     message = r"metric field_metrics:broken failed for user 'u\d+': IndexError\("
     with pytest.raises(InputError, match=message):
-        run_stages(shop[0], "leave_one_out", metrics=["field_metrics:broken"])
+        run_stages(home, "leave_one_out", metrics=["field_metrics:broken"])
     assert choose_metrics(["ndcg@100", "recall@20"]) == choose_metrics([])  # of every run
     for name, message in {
         "presicion@7": r"evaluate.metrics: presicion@7 is unknown. Did you mean precision@k\? ",

@@ -136,10 +136,8 @@ def test_rows_are_cards_on_a_narrow_screen_and_each_value_has_its_name(page, pag
 
 
 def test_a_user_and_an_item_are_found_by_a_link(page, pages, reported):
-    [(user, items)] = query_rows(
-        reported,
-        "select user_id, list(item_id order by rank) from published.recommendations group by 1 order by 1 limit 1",
-    )
+    lists = "select user_id, list(item_id order by rank) from published.recommendations group by 1 order by 1"
+    user, items = query_rows(reported, lists)[0]
     likes = dict(query_rows(reported, "select item_id, count(*) from curated.interactions group by item_id"))
     page.open(pages["search"])
     page.js(f"location.hash = '{user}'; null")

@@ -38,16 +38,12 @@ def run_night(home: Home, dataset: Dataset, run_id: str) -> RunDescription:
     return describe_success(home, run_id, report="")
 
 
-def write_damaged_parquet(path: Path) -> bytes:
-    """Write Parquet whose first rows can be read, but not the others."""
-    users = [f"u{n}" for n in range(99_999)]
-    pl.DataFrame({"user": users, "sku": "x", "event": "view"}).write_parquet(path, row_group_size=9_999)
-    content = path.read_bytes()
-    return content[: len(content) // 2] + b"\xff" * 9_999 + content[len(content) // 2 + 9_999 :]
-
-
 def test_whatever_a_file_of_a_night_does_the_others_are_read(home, tmp_path, caplog):
-    header, damaged = "user,sku,event\n", write_damaged_parquet(tmp_path / "whole.parquet")
+    header, whole = "user,sku,event\n", tmp_path / "whole.parquet"
+    users = [f"u{n}" for n in range(99_999)]
+    pl.DataFrame({"user": users, "sku": "x", "event": "view"}).write_parquet(whole, row_group_size=9_999)
+    content = whole.read_bytes()  # of the damaged file the first rows can be read
+    damaged = content[: len(content) // 2] + b"\xff" * 9_999 + content[len(content) // 2 + 9_999 :]
     bad = {
         "may/cut.csv": (gzip.compress(header.encode())[:-9], "Compressed file ended before the end"),
         "names.csv": ("a,b\n1,2\n", "Which column is the user and which the item?"),

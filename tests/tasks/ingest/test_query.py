@@ -233,10 +233,8 @@ def inspect(tmp_path, capsys):
 def test_an_unknown_log_is_answered_with_its_columns_and_no_proposal(inspect, tmp_path):
     status, shown = inspect(SHOP, "--write", "shop")
     assert status == 2 and not (tmp_path / "var").exists()
-    assert (
-        'log.csv, line 1: 57 lines looked at, 5 columns, delimiter ";". Which column is the user and which the item?'
-        in shown
-    )
+    asked = "Which column is the user and which the item?"
+    assert f'log.csv, line 1: 57 lines looked at, 5 columns, delimiter ";". {asked}' in shown
     rows = [line.split() for line in shown.splitlines()]
     assert ["Kdnr", "text", "0%", "7", "k0,", "k1,", "k2"] in rows and ["Ware", "text", "2%", "56"] == rows[5][:4]
     assert "python -m flows.inspect --source /log.csv --user COLUMN --item COLUMN" in shown

@@ -20,16 +20,16 @@ MODEL_NAMES = ["blend", "slim", "popularity", "wmf", "random_graph"]
 NAMES = [f"{model}/score" for model in MODEL_NAMES[:4]] + ["random_graph/like", "random_graph/popularity_x_odds"]
 
 
-def plant(home, lists: dict[str, np.ndarray], *further: dict[str, np.ndarray]) -> None:
-    """Write the evaluation of lists, each with a value for every validation user, of `run`, `run 1` and so on."""
+def plant(home, runs: dict[str, dict[str, np.ndarray]]) -> None:
+    """Write the evaluation of the lists of some runs, each list with a value for every validation user."""
     write_tables(home)
     with warehouse.open_warehouse(home) as connection:
-        for number, of_run in enumerate([lists, *further]):
+        for run_id, lists in runs.items():
             ranked = []
-            for name, values in of_run.items():
+            for name, values in lists.items():
                 means = {VALIDATION_METRIC: mean_and_error(values)}
                 ranked.append(RankedList(*name.split("/"), {VALIDATION_METRIC: values}, means, {}, [], []))
-            write_evaluation(connection, f"run {number}" if number else "run", PROTOCOL, ranked, [], [])
+            write_evaluation(connection, run_id, PROTOCOL, ranked, [], [])
 
 
 def find_choice(home, candidates=MODEL_NAMES, run_id="run", **settings):
@@ -60,14 +60,13 @@ def draw_lists(seed: int) -> dict[str, np.ndarray]:
 
 
 def test_the_best_mean_is_published_or_the_simplest_within_one_standard_error(home):
-    runs = [draw_lists(seed) for seed in range(17)]
-    plant(home, *runs)
+    plant(home, runs := {f"run {seed}": draw_lists(seed) for seed in range(1, 17)})
     differ = 0
-    for number, lists in enumerate(runs[1:], 1):
+    for run_id, lists in runs.items():
         of_users = {name: values.tolist() for name, values in lists.items()}
         best, simplest = choose_naively(of_users, "best"), choose_naively(of_users, "simplest")
-        assert find_choice(home, run_id=f"run {number}") == ChosenModel(*best.split("/")), number
-        assert find_choice(home, run_id=f"run {number}", prefer="simplest") == ChosenModel(*simplest.split("/")), number
+        assert find_choice(home, run_id=run_id) == ChosenModel(*best.split("/")), run_id
+        assert find_choice(home, run_id=run_id, prefer="simplest") == ChosenModel(*simplest.split("/")), run_id
         differ += best != simplest
     assert 3 < differ < 13
 
@@ -75,15 +74,13 @@ def test_the_best_mean_is_published_or_the_simplest_within_one_standard_error(ho
 def test_only_candidates_are_published_and_a_model_that_is_asked_for_by_its_best_score(home):
     """That nobody else is ahead of popularity by more than chance does not matter."""
     values = np.random.default_rng(2).random(9)
-    plant(
-        home,
-        {
-            "random_graph/like": values,
-            "random_graph/popularity_x_odds": values + 0.05,
-            "popularity/score": values - np.arange(9) % 3 / 10,
-            "blend/score": values + np.arange(9) % 2 / 3,
-        },
-    )
+    lists = {
+        "random_graph/like": values,
+        "random_graph/popularity_x_odds": values + 0.05,
+        "popularity/score": values - np.arange(9) % 3 / 10,
+        "blend/score": values + np.arange(9) % 2 / 3,
+    }
+    plant(home, {"run": lists})
     assert find_choice(home) == ChosenModel("blend", "score")
     assert find_choice(home, ["popularity", "random_graph"]) == ChosenModel("random_graph", "popularity_x_odds")
     assert find_choice(home, model="random_graph") == ChosenModel("random_graph", "popularity_x_odds")

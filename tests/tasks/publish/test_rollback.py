@@ -191,25 +191,18 @@ def test_a_command_that_fails_is_an_alarm_and_the_publication_stands(copied, spl
         assert copied.published.resolve().name == target
 
 
-@pytest.fixture
-def ask(postgres, monkeypatch):
-    """Query the database, in which no schema `small` is yet."""
+def test_the_script_replaces_the_rows_and_keeps_grants_or_leaves_the_old_lists_until_the_next(
+    copied, split_once, postgres, monkeypatch
+):
     from adbc_driver_postgresql import dbapi
-
-    monkeypatch.setenv("SHOP_LISTS", postgres)
-    postgres_server.execute_statements(postgres, "drop schema if exists small cascade")
 
     def ask(query):
         with dbapi.connect(postgres) as connection, connection.cursor() as cursor:
             cursor.execute(query)
             return cursor.fetchall()
 
-    return ask
-
-
-def test_the_script_replaces_the_rows_and_keeps_grants_or_leaves_the_old_lists_until_the_next(
-    copied, split_once, ask, postgres
-):
+    monkeypatch.setenv("SHOP_LISTS", postgres)
+    postgres_server.execute_statements(postgres, "drop schema if exists small cascade")
     publish_model(copied, split_once[1], "wmf", "first", after=COPY)
     before = ask(COPIED)
     refuse = "alter table small.lists add constraint nothing check (rank < 0) not valid"  # comes after recommendations

@@ -25,12 +25,11 @@ RANKED = ["item_id", "rank", "score"]
 
 
 @pytest.fixture(scope="module")
-def published(split_once, tmp_path_factory):
+def published(by_model, split_once, tmp_path_factory):
     """(home, digest of all edges, what answers by a deviation that likes do not confirm); calibrated at last."""
     home, digest = home_in(tmp_path_factory.mktemp("companion")), split_once[1]
-    shutil.copytree(split_once[0].root, home.root)
+    shutil.copytree(by_model[0].root, home.root, symlinks=True)
     for model in ("mrf_dense", "popularity"):
-        publish_model(home, digest, model, f"{model}-alone")
         publish_model(home, digest, model, f"{model}-beside", companion="random_graph")
     publish_model(home, digest, "popularity", "unconfirmed", companion="random_graph", calibrations=UNVERIFIED)
     unconfirmed = load(home.root, "small")
@@ -45,7 +44,7 @@ def read_lists(home: Home, run_id: str) -> pl.DataFrame:
 @pytest.mark.parametrize("model", ["popularity", "mrf_dense"])
 def test_it_fills_every_row_and_leaves_the_ranking(published, model):
     home, *_ = published
-    alone, beside = (read_lists(home, f"{model}-{kind}") for kind in ("alone", "beside"))
+    alone, beside = (read_lists(home, run_id) for run_id in (f"of-{model}", f"{model}-beside"))
     assert beside.select("user_id", *RANKED).equals(alone.select("user_id", *RANKED))
     assert alone["like_mean"].null_count() == alone["like_sd"].null_count() == len(alone) == 300
     assert beside["like_mean"].null_count() == 0 and beside["like_mean"].is_between(0, 1).all()
@@ -66,11 +65,8 @@ def test_its_likes_and_nearest_items_are_those_of_the_fit(published):
     shop = load(home.root, home.dataset)
     column = {item: number for number, item in enumerate(shop.items["item_id"])}
     row = {user: number for number, user in enumerate(shop.users["user_id"])}
-    for user, item, mean, deviation, because in (
-        read_lists(home, "popularity-beside")
-        .select("user_id", "item_id", "like_mean", "like_sd", "because")
-        .iter_rows()
-    ):
+    columns = "user_id", "item_id", "like_mean", "like_sd", "because"
+    for user, item, mean, deviation, because in read_lists(home, "popularity-beside").select(columns).iter_rows():
         pair = row[user], column[item]
         assert (mean, deviation) == (pytest.approx(means[pair], abs=1e-6), pytest.approx(deviations[pair], abs=1e-6))
         near = {one: cosine[column[one], column[item]] for one in shop.history(user) if one != item}

@@ -2,21 +2,17 @@
 
 import numpy as np
 import polars as pl
-import pytest
 from scipy.sparse import csr_matrix
 
 import oneclass
 from oneclass.models.numerics.constrained_top_k import Constraints
 from oneclass.models.random_graph.model import RandomGraph
-from oneclass.tasks.binarize.settings import BinarizeSettings
-from oneclass.tasks.binarize.stage import binarize
+from oneclass.tasks.protocols import ALL_EDGES
 from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.recommend.exploration import OPTIMISM, Exploration, find_candidates, order_picks, pick_items
 from oneclass.tasks.rules.selection import Selection
 from oneclass.tasks.rules.settings import DeclaredRules, Rules
-from oneclass.tasks.split.stage import store_all_edges
-from tests.conftest import home_in, log_into
-from tests.tasks.conftest import publish_fit, train_model
+from tests.tasks.conftest import publish_fit, split_likes, train_model
 
 USERS, CANDIDATES, N = 4, 50, 10
 NOBODY = np.empty(0, dtype=np.int32)
@@ -79,31 +75,17 @@ def follow_order(order, liked, category, limit, length):
     return chosen
 
 
-@pytest.fixture(scope="module")
-def fitted(tmp_path_factory):
-    """A home with a log of 300 users with two tastes, and what to publish of its fit of random_graph."""
-    home, random = home_in(tmp_path_factory.mktemp("explored")), np.random.default_rng(0)
-    log_into(home, [(f"u{u}", f"i{i}", 1) for u in range(300) for i in 40 * (u % 2) + random.permutation(50)[:12]])
-    binarize(home, BinarizeSettings(), "run")
-    digest = store_all_edges(home, order=False, timed=None)
-    fit = train_model(home, digest, "random_graph", RandomGraph.Settings(iterations=15))
-    return home, ("random_graph", "popularity_x_odds", fit.digest, digest)
-
-
-@pytest.fixture(scope="module")
-def published(fitted):
-    """The folder of a publication with lists that explore, under rules."""
-    home, what = fitted
-    settings = PublishSettings(top_n=N, explore="thompson")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("oneclass.tasks.publish.plan.EXPLORED_SHARE", 0.4)
-        publish_fit(home, "run", settings, *what, declared=DeclaredRules(rules=Rules(banned=["i3", "i60"])), seed=5)
-    return home.published
-
-
-def test_published_lists_explore_and_their_value_can_be_estimated(published):
-    explored = pl.read_parquet(published / "exploration.parquet")
-    best = pl.read_parquet(published / "recommendations.parquet")
+def test_published_lists_explore_and_their_value_can_be_estimated(home, log_events, monkeypatch):
+    """Of 300 users with two tastes, under rules."""
+    monkeypatch.setattr("oneclass.tasks.publish.plan.EXPLORED_SHARE", 0.4)
+    random = np.random.default_rng(0)
+    log_events([(f"u{u}", f"i{i}", 1) for u in range(300) for i in 40 * (u % 2) + random.permutation(50)[:12]])
+    digest = split_likes(home, "leave_one_out")[ALL_EDGES]
+    fit = train_model(home, digest, "random_graph", RandomGraph.Settings(iterations=15)).digest
+    settings, rules = PublishSettings(top_n=N, explore="thompson"), DeclaredRules(rules=Rules(banned=["i3", "i60"]))
+    publish_fit(home, "run", settings, "random_graph", "popularity_x_odds", fit, digest, declared=rules, seed=5)
+    explored = pl.read_parquet(home.published / "exploration.parquet")
+    best = pl.read_parquet(home.published / "recommendations.parquet")
     assert explored["policy"].unique().to_list() == ["thompson"]
     assert not set(explored["item_id"]) & {"i3", "i60"}
     assert explored.group_by("list_id").len()["len"].to_list() == [N] * 300

@@ -69,19 +69,15 @@ def test_too_few_pairs_give_none(pairs):
     assert LikeCalibration.fit(like, np.ones(len(y)), np.ones(len(y))) is None
 
 
-@pytest.fixture(scope="module")
-def listed():
-    """(like, likes, rates): p lies about a logit of known mean, the more widely the larger its standard deviation."""
+def test_a_deviation_is_published_if_likes_confirm_it_and_the_mean_is_that_of_single_pairs():
+    """The true p lies about a logit of known mean, the more widely the larger its standard deviation."""
     random, count = np.random.default_rng(5), 60_000
     centre, width = random.uniform(-1.5, 0.5, count), random.uniform(0.2, 1.2, count)
     draws = 1 / (1 + np.exp(-(centre + width * random.normal(size=(200, count)))))
     rates = random.uniform(1, 4, count)
     likes = random.poisson(rates * (draws / (1 - draws)).mean(axis=0))
-    return (draws.mean(axis=0), draws.std(axis=0)), likes, rates
-
-
-def test_a_deviation_is_published_if_likes_confirm_it_and_the_mean_is_that_of_single_pairs(listed):
-    (mean, deviation), likes, rates = listed
+    mean, deviation = draws.mean(axis=0), draws.std(axis=0)
+    listed = (mean, deviation), likes, rates
     shares = mean + deviation**2 / (1 - mean)  # of pairs that are met by 1 / (1 - p)
     assert confirm_deviation(listed, shares)
     assert not confirm_deviation(((mean, deviation[::-1]), likes, rates), shares)

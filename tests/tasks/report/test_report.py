@@ -207,9 +207,8 @@ def test_degrees_are_drawn_as_they_are_and_laws_as_they_say(reported, figures):
             np.testing.assert_allclose(drawn_law[:, 1], expected[drawn_law[:, 0].astype(int) - low], rtol=1e-9)
             said = "p <\N{NO-BREAK SPACE}0.01" if p <= 0.01 else f"p = {p:.2g}"  # of 99 samples
             assert any(label.endswith(said) for label in found)
-            assert (
-                drawn_law[:, 1].min() >= panel.axes.get_ylim()[0] and drawn_law[:, 1].max() <= panel.axes.get_ylim()[1]
-            )
+            low, high = panel.axes.get_ylim()
+            assert low <= drawn_law[:, 1].min() and drawn_law[:, 1].max() <= high
 
 
 def test_ranks_are_drawn_as_they_are(reported, figures):

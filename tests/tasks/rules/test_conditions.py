@@ -91,12 +91,6 @@ def test_a_name_is_the_items_column_unless_it_begins_with_user():
         assert catalogue.find_items(catalogue.check_condition(text, "where"), people).tolist() == found
 
 
-ATTRIBUTES = {
-    "item": pl.DataFrame(schema=oracle.ITEM_TYPES),
-    "user": pl.DataFrame(schema=oracle.USER_TYPES),
-}
-
-
 @settings(max_examples=50, deadline=None)
 @given(st.integers(0, 2**32), st.booleans())
 def test_lists_are_those_of_a_plain_reading_of_the_rules(seed, exclude_seen):
@@ -125,5 +119,5 @@ WRONG = {
 @pytest.mark.parametrize("message", WRONG)
 def test_wrong_rules_are_refused_with_their_key(message):
     with pytest.raises(InputError) as refused:
-        check_rules(DeclaredRules(rules=WRONG[message]), {} if "declare one" in message else ATTRIBUTES)
+        check_rules(DeclaredRules(rules=WRONG[message]), {} if "declare one" in message else EMPTY)
     assert message in str(refused.value)

@@ -15,7 +15,7 @@ from oneclass.models.registry import MODELS
 from oneclass.tasks.protocols import ALL_EDGES
 from oneclass.tasks.publish.plan import PublicationPlan
 from oneclass.tasks.publish.stage import publish
-from oneclass.tasks.stores import checksums, fits, matrices, runs, warehouse
+from oneclass.tasks.stores import checksums, fits, matrices, runs
 from oneclass.tasks.stores.fits import build_start
 from oneclass.tasks.stores.matrices import Part, SplitMatrices
 from tests.conftest import execute_statement, flip_bit, two_tastes
@@ -88,54 +88,51 @@ def test_a_fit_that_cannot_be_saved_leaves_nothing_and_spares_what_was_there(hom
     assert fits.find_fit(home, "popularity", fit.digest) == fit
 
 
-@pytest.fixture
-def night(home):
+EVALUATED = "insert into evaluation.metrics values (?, 'leave_one_out', 'm', 's', 'k', 1, 0, 1)"
 
-    def record_night(name, started_at="2026-01-01", *, publishes=False):
-        with runs.record_run(home, name, "backfill", {}):
-            digest = name * 16
-            is_stored(home, digest)
-            with warehouse.open_warehouse(home) as connection:
-                connection.execute("update operations.runs set started_at = ? where run_id = ?", [started_at, name])
-                row = [name, "leave_one_out", "popularity", digest, 1, 1, 1]
-                connection.execute("insert into operations.model_fits values (?, ?, ?, ?, ?, ?, ?)", row)
-                metric = "insert into evaluation.metrics values (?, 'leave_one_out', 'm', 's', 'mean_rank', 1, 0, 1)"
-                connection.execute(metric, [name])
-            if publishes:
-                publish(home, name, PublicationPlan())
-            fits.collect_garbage(home, runs=1)
 
-    return record_night
+def record_night(home, name, started_at="2026-01-01", *, publishes=False):
+    """Record a run with one fit, at a time of its own."""
+    digest = name * 16
+    with runs.record_run(home, name, "backfill", {}):
+        is_stored(home, digest)
+        execute_statement(home, "update operations.runs set started_at = ? where run_id = ?", [started_at, name])
+        fitted = "insert into operations.model_fits values (?, 'leave_one_out', 'popularity', ?, 1, 1, 1)"
+        execute_statement(home, fitted, [name, digest])
+        execute_statement(home, EVALUATED, [name])
+        if publishes:
+            publish(home, name, PublicationPlan())
+        fits.collect_garbage(home, runs=1)
 
 
 def retained_digests(home):
     return "".join(sorted(folder.name[0] for folder in (home.models / "popularity").iterdir()))
 
 
-def test_other_fits_go_with_what_was_left_half_written(home, night):
-    night("a")
+def test_other_fits_go_with_what_was_left_half_written(home):
+    record_night(home, "a")
     (home.models / "popularity" / ("a" * 16) / "fit.json").write_text("{")
     for folder in (home.models / "popularity" / "partial", home.matrices / "m", home.matrices / "n"):
         folder.mkdir(parents=True)
-    night("b")
+    record_night(home, "b")
     assert retained_digests(home) == "b"
     assert [folder.name for folder in home.matrices.iterdir()] == ["m"]
-    night("c", "2031-01-01")
-    night("d", "2026-01-01")  # the clock was set right: a run keeps its own fits after runs of the future
+    record_night(home, "c", "2031-01-01")
+    record_night(home, "d", "2026-01-01")  # the clock was set right: a run keeps its own fits after runs of the future
     assert retained_digests(home) == "cd"
 
 
 @pytest.mark.slow
-def test_fits_behind_a_publication_stay_however_many_runs_publish_nothing(home, night, monkeypatch):
+def test_fits_behind_a_publication_stay_however_many_runs_publish_nothing(home, monkeypatch):
     monkeypatch.setattr("oneclass.tasks.publish.stage.KEPT", 3)
-    night("a", publishes=True)
+    record_night(home, "a", publishes=True)
     for name in "bcd":
-        night(name)
+        record_night(home, name)
     assert retained_digests(home) == "acd"
     for name in "ef":
-        night(name, publishes=True)
+        record_night(home, name, publishes=True)
     assert retained_digests(home) == "aef"  # the last three publications stay
-    night("g", publishes=True)
+    record_night(home, "g", publishes=True)
     assert retained_digests(home) == "efg"
 
 
@@ -147,10 +144,7 @@ def run_night(home, run_id, *, warm=True, protocol=ALL_EDGES, split_seed=0):
     with runs.record_run(home, run_id, "nightly-retrain", {}):
         digest = split_likes(home, *PROTOCOLS, run_id=run_id, seed=split_seed)[protocol]
         fit = train_model(home, digest, "paired_symbols", SETTINGS, protocol=protocol, run_id=run_id, warm=warm)
-        with warehouse.open_warehouse(home) as connection:  # what an evaluation leaves
-            connection.execute(
-                "insert into evaluation.metrics values (?, 'leave_one_out', 'm', 's', 'k', 1, 0, 1)", [run_id]
-            )
+        execute_statement(home, EVALUATED, [run_id])
     return fit, matrices.load_split(home, digest)
 
 

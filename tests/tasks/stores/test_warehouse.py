@@ -200,9 +200,8 @@ NOW = datetime.now(UTC).replace(tzinfo=None)
 FLOW = "nightly-retrain"
 
 
-@pytest.fixture
-def nights(home):
-    """A home with a night two days ago, one recorded in 2031 with its other times, and one today."""
+def test_a_start_in_the_future_is_later_than_nothing_and_put_right_by_the_next_run(home, caplog):
+    """A night was two days ago, one is recorded in 2031 with its other times, and one was today."""
     starts = {"before": NOW - timedelta(days=2), "ahead": datetime(2031, 5, 6, 3), "today": NOW - timedelta(hours=4)}
     with warehouse.open_warehouse(home) as connection:
         for run_id, start in starts.items():
@@ -217,25 +216,21 @@ def nights(home):
             "insert into operations.model_settings (run_id, model, origin, reason, settings, searched_on) "
             "values ('ahead', 'slim', 'o', 'r', '{}', '2031-05-06')"
         )
-    return home
-
-
-def test_a_start_in_the_future_is_later_than_nothing_and_put_right_by_the_next_run(nights, caplog):
-    assert runs.find_completed_since(nights, datetime.now(UTC) - timedelta(hours=1), FLOW) is None
-    assert runs.find_completed_since(nights, datetime.now(UTC) - timedelta(hours=5), FLOW) == "today"
-    with runs.record_run(nights, "next", FLOW, {}):
+    assert runs.find_completed_since(home, datetime.now(UTC) - timedelta(hours=1), FLOW) is None
+    assert runs.find_completed_since(home, datetime.now(UTC) - timedelta(hours=5), FLOW) == "today"
+    with runs.record_run(home, "next", FLOW, {}):
         pass
-    [(started, ended)] = query_rows(nights, "select started_at, ended_at from operations.runs where run_id = 'ahead'")
+    [(started, ended)] = query_rows(home, "select started_at, ended_at from operations.runs where run_id = 'ahead'")
     assert started == NOW - timedelta(hours=4)  # as the last run that began in the past
     assert ended <= datetime.now(UTC).replace(tzinfo=None)
-    assert query_rows(nights, "select night from operations.nights where run_id = 'ahead'") == [(started.date(),)]
-    assert query_rows(nights, "select max(ingested_at) < '2031-01-01' from operations.log_files") == [(True,)]
-    assert query_rows(nights, "select max(searched_on) < '2031-01-01' from operations.model_settings") == [(True,)]
-    [(alarm,)] = query_rows(nights, "select alarm from operations.alarms where run_id = 'next'")
+    assert query_rows(home, "select night from operations.nights where run_id = 'ahead'") == [(started.date(),)]
+    assert query_rows(home, "select max(ingested_at) < '2031-01-01' from operations.log_files") == [(True,)]
+    assert query_rows(home, "select max(searched_on) < '2031-01-01' from operations.model_settings") == [(True,)]
+    [(alarm,)] = query_rows(home, "select alarm from operations.alarms where run_id = 'next'")
     assert "run ahead: was recorded as begun at 2031-05-06 03:00 UTC" in alarm and alarm in caplog.text
-    with runs.record_run(nights, "after that", FLOW, {}):
+    with runs.record_run(home, "after that", FLOW, {}):
         pass
-    assert query_rows(nights, "select count(*) from operations.alarms") == [(1,)]
+    assert query_rows(home, "select count(*) from operations.alarms") == [(1,)]
 
 
 @pytest.mark.parametrize(("began", "alarms"), [(datetime(2031, 5, 6), 1), (NOW + timedelta(seconds=20), 0)])

@@ -1,9 +1,7 @@
 """The search that a run makes by itself: which models it is for, what it finds, and how long that is kept."""
 
 import dataclasses
-import functools
 import json
-import shutil
 import time
 from datetime import date, timedelta
 from typing import ClassVar
@@ -23,7 +21,7 @@ from oneclass.tasks.stores import matrices, warehouse
 from oneclass.tasks.tuning import auto, halving, trial
 from oneclass.tasks.tuning.validation import load_validation
 from tests.conftest import home_in, log_into
-from tests.tasks.conftest import split_likes
+from tests.tasks.conftest import copy_of, split_likes
 
 PROTOCOL, DAY = "strong_generalization", date(2026, 3, 1)
 BEST = 0.3  # times the rule
@@ -83,25 +81,12 @@ def add_log(home, users, file_id):
 
 
 @pytest.fixture(scope="module")
-def first_log(tmp_path_factory):
-
-    @functools.cache
-    def make(users):
-        first = home_in(tmp_path_factory.mktemp("first"))
-        return first.root, add_log(first, users, 1)
-
-    return make
+def logged(tmp_path_factory):
+    home = home_in(tmp_path_factory.mktemp("logged"))
+    return home, add_log(home, 300, 1)
 
 
-@pytest.fixture
-def log(home, first_log):
-
-    def copy(users):
-        root, digests = first_log(users)
-        shutil.copytree(root, home.root, dirs_exist_ok=True)
-        return digests
-
-    return copy
+digests = copy_of("logged")
 
 
 def tune_dial(home, digests, run_id="run", **asked):
@@ -127,11 +112,10 @@ def load_trials(home, run_id):
 
 @pytest.mark.parametrize("sample", [None, 600])
 def test_a_search_finds_a_multiple_of_what_the_rule_takes_from_the_log_and_its_trials_are_recorded(
-    home, log, dial, monkeypatch, sample
+    home, digests, dial, monkeypatch, sample
 ):
     """On a sample too the multiple is put on the whole log."""
     monkeypatch.setattr(auto, "MIN_SAMPLE_EDGES", sample or auto.MIN_SAMPLE_EDGES)
-    digests = log(300)
     found, row = tune_dial(home, digests)
     train = load_validation(home, digests[PROTOCOL], 1).train
     assert row["origin"] == "search" and row["trials"] == NUM_TRIALS == len(dial.fits)
@@ -155,7 +139,7 @@ def test_a_search_finds_a_multiple_of_what_the_rule_takes_from_the_log_and_its_t
         assert load_trials(home, "kept").is_empty() and load_trials(home, "off").is_empty()
 
 
-def test_a_fit_that_takes_far_longer_than_the_initial_settings_is_stopped(home, log, dial, monkeypatch):
+def test_a_fit_that_takes_far_longer_than_the_initial_settings_is_stopped(home, digests, dial, monkeypatch):
     """The best dials are made slow, in eight epochs."""
     ended = []
 
@@ -170,13 +154,12 @@ def test_a_fit_that_takes_far_longer_than_the_initial_settings_is_stopped(home, 
 
     monkeypatch.setitem(MODELS, "dial", Slow)
     monkeypatch.setattr(trial, "MIN_LIMIT_SECONDS", 0.25)
-    found, row = tune_dial(home, log(300))
+    found, row = tune_dial(home, digests)
     assert not ended and (found.dial is None or found.dial > row["edges"])
 
 
 @pytest.mark.slow
-def test_a_search_is_kept_for_a_month_and_until_the_log_has_moved(home, log, dial):
-    digests = log(300)
+def test_a_search_is_kept_for_a_month_and_until_the_log_has_moved(home, digests, dial):
     found, first = tune_dial(home, digests)
     for later, origin in ((0, "kept"), (30, "kept"), (-1, "search"), (31, "search")):
         dial.fits.clear()
@@ -192,8 +175,7 @@ def test_a_search_is_kept_for_a_month_and_until_the_log_has_moved(home, log, dia
 
 
 @pytest.mark.slow
-def test_a_search_for_something_else_is_not_taken(home, log):
-    digests = log(300)
+def test_a_search_for_something_else_is_not_taken(home, digests):
     tune_dial(home, digests)
     fixed = {"dial": DialSettings(factors=3), "popularity": Popularity.Settings()}
     ends = np.arange(matrices.load_split(home, digests[PROTOCOL]).train.nnz) % 4 == 3
@@ -205,8 +187,7 @@ def test_a_search_for_something_else_is_not_taken(home, log):
         assert tune_dial(home, asked, name, **other)[1]["origin"] == "search"
 
 
-def test_what_was_given_stays(home, log, dial):
-    digests = log(300)
+def test_what_was_given_stays(home, digests, dial):
     mine = {"dial": DialSettings(dial=900.0), "popularity": Popularity.Settings()}
     found, row = tune_dial(home, digests, models=mine, given={"dial": ["dial"]})
     assert found.dial == 900.0 and row["origin"] == "search"
@@ -225,16 +206,16 @@ def test_what_was_given_stays(home, log, dial):
         ({}, 60, "default", "validation users are too few to choose by"),
     ],
 )
-def test_without_a_search_the_reason_is_reported(home, log, dial, asked, users, origin, reason):
-    found, row = tune_dial(home, log(users), **asked)
+def test_without_a_search_the_reason_is_reported(request, home, dial, asked, users, origin, reason):
+    digests = request.getfixturevalue("digests") if users == 300 else add_log(home, users, 1)
+    found, row = tune_dial(home, digests, **asked)
     assert found == DialSettings() and row["origin"] == origin and reason in row["reason"] and not dial.fits
 
 
-def test_a_model_whose_cost_is_of_its_items_is_searched_on_some_of_them(home, log, dial, monkeypatch):
+def test_a_model_whose_cost_is_of_its_items_is_searched_on_some_of_them(home, digests, dial, monkeypatch):
     cost = FitCost(1000, 1.0, depends_on_items=True)
     monkeypatch.setattr(dial, "estimate_cost", staticmethod(lambda settings, log: cost))
     monkeypatch.setattr(auto, "MAX_ITEMS", 20)
-    digests = log(300)
     found, row = tune_dial(home, digests)
     degrees = np.sort(matrices.load_split(home, digests[PROTOCOL]).train.getnnz(axis=0))
     assert {edges for edges, _ in dial.fits} == {degrees[-20:].sum()}
@@ -258,7 +239,7 @@ def test_a_multiple_rests_on_the_values_before_it():
 @pytest.mark.slow
 @pytest.mark.parametrize("why", [None, "given", "long fits"])
 def test_later_trials_take_what_costs_of_the_best_unless_it_was_given_or_fits_are_long(
-    home, log, dial, monkeypatch, why
+    home, digests, dial, monkeypatch, why
 ):
     class Spoilt(dial):
         def _fit(self, interactions, options):
@@ -269,7 +250,7 @@ def test_later_trials_take_what_costs_of_the_best_unless_it_was_given_or_fits_ar
     monkeypatch.setattr(DialSettings, "initial_trials", ({"factors": 5, "dial": BEST}, {"dial": BEST / 2}))
     monkeypatch.setitem(MODELS, "dial", Spoilt)
     monkeypatch.setattr(auto, "MAX_QUICK_EDGES", 1000 if why == "long fits" else auto.MAX_QUICK_EDGES)
-    found, row = tune_dial(home, log(300), given={"dial": ["factors"]} if why == "given" else {})
+    found, row = tune_dial(home, digests, given={"dial": ["factors"]} if why == "given" else {})
     tried, best_factors = [settings for _, settings in dial.fits], 2 if why else 5
     assert tried[0] == DialSettings() and tried[1].idle == tried[0].idle
     assert [one.dial for one in tried[1:3]] == [pytest.approx(dial * row["edges"]) for dial in (BEST, BEST / 2)]

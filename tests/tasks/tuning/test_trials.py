@@ -115,10 +115,6 @@ def settings_of(trials):
     return [trial.user_attrs["settings"] for trial in trials]
 
 
-def states_of(trials):
-    return [trial.state.name for trial in trials]
-
-
 def test_a_cut_changes_no_trial(home, digests):
     search = make_search(digests)
     whole = run_trials(home, search, 14)
@@ -144,7 +140,7 @@ def test_the_search_begins_at_the_current_settings_and_goes_on_to_those_of_other
 def test_one_after_the_other_the_trials_are_those_that_optuna_suggests(home, digests):
     search, train = make_search(digests, noise=0.2), load_validation(home, digests[PROTOCOLS[0]], 3).train
     found = run_trials(home, search, 20)
-    assert {"COMPLETE", "FAIL"} == set(states_of(found))
+    assert {"COMPLETE", "FAIL"} == {trial.state.name for trial in found}
     study = optuna.create_study(direction="maximize")
     study.enqueue_trial({"noise": 0.2, "epochs": 16, "kind": "plain"})
     for number, one in enumerate(found):
