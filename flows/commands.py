@@ -169,9 +169,9 @@ def _report_error(error: BaseException, debug: bool) -> int:
         traceback.print_exception(error)
     status, message = getattr(error, "exit_status", 1), str(error)
     if not hasattr(error, "exit_status"):
-        from oneclass.tasks import memory_errors
+        from oneclass.tasks.stores import resources
 
-        explanation = isinstance(error, Exception) and memory_errors.explain_exhaustion(error, "The home")
+        explanation = isinstance(error, Exception) and resources.explain_exhaustion(error, "The home")
         message = explanation or f"{type(error).__name__}: {error}\nRun again with --debug for the traceback."
     print_text(f"\n{escape_lines(message)}", sys.stderr)
     return status

@@ -17,7 +17,7 @@ from oneclass.flows.parameters import BackfillParameters, NightlyRetrainParamete
 from oneclass.flows.run_hooks import check_home, notify_startup_failure, prepared
 from oneclass.flows.settings import ModelSettings, RunSettings, resolve_settings
 from oneclass.flows.train_and_publish import ModelRun
-from oneclass.tasks import capacity, cluster, leaderboard, memory_errors
+from oneclass.tasks import capacity, cluster, leaderboard
 from oneclass.tasks.binarize.aggregate import LikeSelection
 from oneclass.tasks.binarize.stage import binarize_task
 from oneclass.tasks.demo import make_demo
@@ -33,7 +33,7 @@ from oneclass.tasks.protocols import PROTOCOLS, choose_publish_protocol, list_sp
 from oneclass.tasks.publish.stage import Published, run_after
 from oneclass.tasks.report import report_task
 from oneclass.tasks.split.stage import SplitPlan, Splits, split_task
-from oneclass.tasks.stores import runs
+from oneclass.tasks.stores import resources, runs
 from oneclass.tasks.stores.fits import collect_garbage
 from oneclass.tasks.tuning import auto
 
@@ -106,7 +106,7 @@ def run_pipeline(run: RunSettings, flow_name: str) -> Published:
     logger.info("%s: %s, %d threads, in %s", name, plan, run.home.limits.threads, run.home.folder)
     with contextlib.ExitStack() as stack:
         stack.enter_context(run_hooks.notify_on_end(run, run_id, flow_name))
-        stack.enter_context(memory_errors.memory_errors(f"{name}: {flow_name}"))
+        stack.enter_context(resources.memory_errors(f"{name}: {flow_name}"))
         if run is not prepared.get():
             scan_logs(run.split_files or run.sources, run.dataset)
             check_home(run)

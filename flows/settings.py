@@ -23,7 +23,7 @@ from oneclass.tasks.evaluate.own_metrics import choose_metrics
 from oneclass.tasks.ingest.landing import IngestSettings
 from oneclass.tasks.orchestration.notifications import NotifySettings
 from oneclass.tasks.publish.settings import PublishSettings
-from oneclass.tasks.recommend.companion import has_like
+from oneclass.tasks.recommend.like_calibration import has_like
 from oneclass.tasks.settings import (
     STAGE_SETTINGS,
     EvaluateSettings,

@@ -27,8 +27,7 @@ from oneclass.tasks.publish.calibrate import calibrate_like
 from oneclass.tasks.publish.choice import choose_companion, choose_model
 from oneclass.tasks.publish.plan import PublicationPlan, RecommendationSpec, specify_recommendations
 from oneclass.tasks.publish.stage import Published, publish_task
-from oneclass.tasks.recommend.companion import has_like
-from oneclass.tasks.recommend.like_calibration import UNCALIBRATED, UNVERIFIED, Calibrations
+from oneclass.tasks.recommend.like_calibration import UNCALIBRATED, UNVERIFIED, Calibrations, has_like
 from oneclass.tasks.split.stage import Splits
 from oneclass.tasks.train import Fit, FitPlan, is_model_error, record_fits, submit_fits, train_task
 

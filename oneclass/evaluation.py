@@ -21,7 +21,6 @@ from oneclass.models.memory_estimates import LogSize
 from oneclass.models.numerics.threads import kernel_threads
 from oneclass.models.settings import ModelSettings, SearchSpace
 from oneclass.splits import as_splits, read_interactions
-from oneclass.tasks import memory_errors
 from oneclass.tasks.binarize.aggregate import LikeSelection
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import rewrite_interactions
@@ -33,12 +32,11 @@ from oneclass.tasks.evaluate.tables import RankedList, compare_lists
 from oneclass.tasks.protocols import PROTOCOLS, find_validation_splits, list_splits
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import SplitPlan, rewrite_splits
-from oneclass.tasks.stores import warehouse
+from oneclass.tasks.stores import resources, warehouse
 from oneclass.tasks.stores.home import Limits
 from oneclass.tasks.stores.matrices import SplitMatrices
 from oneclass.tasks.train import find_validation_users, is_model_error
-from oneclass.tasks.tuning.search import Search, describe_trials, find_best_trial, suggest_trial
-from oneclass.tasks.tuning.trial import fit_trial
+from oneclass.tasks.tuning.search import Search, describe_trials, find_best_trial, fit_trial, suggest_trial
 from oneclass.tasks.tuning.validation import select_validation
 
 SMALLEST_WEIGHT = 1e-9  # a pair with a smaller sum of weights is no like
@@ -229,7 +227,7 @@ def _fit(
         )
         try:
             needed = copy.estimate_cost(copy.settings, LogSize.of(split.train)).bytes
-            with memory_errors.guard_model_memory(name, needed):
+            with resources.guard_model_memory(name, needed):
                 fitted[name] = copy.fit(split.histories, options, progress=progress)
         except Exception as error:
             if not is_model_error(error):

@@ -257,7 +257,7 @@ def _read_attributes(table: Any, id_column: str | None) -> pl.DataFrame | None:
 
 def encode_attributes(table: pl.DataFrame | None, ids: pl.Series) -> csr_matrix | None:
     """Return the features of ids, float32 (ids, F); those without a row of attributes have none."""
-    from oneclass.tasks.split.matrix_writer import encode_items  # with attributes only
+    from oneclass.tasks.split.matrix import encode_items  # with attributes only
 
     if table is None:
         return None

@@ -14,9 +14,9 @@ from oneclass.models.registry import MODELS
 from oneclass.models.settings import ModelSettings
 from oneclass.tasks.cluster import Executor
 from oneclass.tasks.errors import InputError
-from oneclass.tasks.memory_errors import KERNEL_BYTES
 from oneclass.tasks.stores import matrices, resources, warehouse
 from oneclass.tasks.stores.home import Home
+from oneclass.tasks.stores.resources import KERNEL_BYTES
 
 logger = logging.getLogger(__name__)
 

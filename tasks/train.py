@@ -17,13 +17,12 @@ from oneclass.models.fit_options import Epoch, FitOptions, ValidationUsers
 from oneclass.models.memory_estimates import LogSize
 from oneclass.models.registry import MODELS
 from oneclass.models.settings import ModelSettings
-from oneclass.tasks import memory_errors
 from oneclass.tasks.cluster import LOCAL, Executor, PendingCall
 from oneclass.tasks.errors import ClusterUnavailable, InputError, OneclassError, ResourceExhausted
 from oneclass.tasks.orchestration import progress
 from oneclass.tasks.orchestration.stage_task import stage_task
 from oneclass.tasks.protocols import is_fold
-from oneclass.tasks.stores import checksums, fits, matrices, stages, warehouse
+from oneclass.tasks.stores import checksums, fits, matrices, resources, stages, warehouse
 from oneclass.tasks.stores.fits import Fit
 from oneclass.tasks.stores.home import Home
 
@@ -137,7 +136,7 @@ def load_or_fit(
     cost = estimator.estimate_cost(settings, LogSize.of(split.train))
     # Workers compute the blocks of a fit by blocks.
     needed = cost.bytes if workers is LOCAL else cost.coordinator_bytes or cost.bytes
-    with progress.report_progress(what) as report, memory_errors.guard_model_memory(f"train: {what}", needed):
+    with progress.report_progress(what) as report, resources.guard_model_memory(f"train: {what}", needed):
 
         def report_epoch(epoch: Epoch) -> None:
             values = "".join(f", {name} {value:.6g}" for name, value in epoch.values.items())
@@ -154,13 +153,13 @@ def load_or_fit(
             rows=partial(matrices.load_rows, home.absolute(), matrices_digest),
             scratch=home.absolute().spill,
         )
-        memory_errors.reset_peak_rss()
+        resources.reset_peak_rss()
         started = time.perf_counter()
         try:
             estimator.fit(split.histories, options)
         except ValueError as error:
             raise OneclassError(f"train: {model} cannot be fitted: {error}") from error
-        seconds, peak_bytes = time.perf_counter() - started, memory_errors.peak_rss()
+        seconds, peak_bytes = time.perf_counter() - started, resources.peak_rss()
         fit = fits.store_fit(
             home, estimator, digest, key=key, matrices=matrices_digest, seconds=seconds, peak_bytes=peak_bytes
         )

@@ -49,7 +49,7 @@ BESIDE_THEM = {
 NO_FAMILY = SHARED | BESIDE_THEM  # everything else in models/ is a family of models
 TASKS_BELOW_THE_STAGES = {  # room in tasks/: its neighbours that it may import
     "stores": {"errors"},
-    "orchestration": {"errors", "memory_errors", "secrets", "stores"},
+    "orchestration": {"errors", "secrets", "stores"},
 }
 
 

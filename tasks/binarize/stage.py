@@ -8,8 +8,8 @@ from pathlib import Path
 import duckdb
 
 from oneclass import sql
-from oneclass.tasks.binarize import aggregate, funnel
-from oneclass.tasks.binarize.funnel import FunnelStep
+from oneclass.tasks.binarize import aggregate
+from oneclass.tasks.binarize.aggregate import FunnelStep
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.orchestration.stage_task import stage_task
@@ -54,15 +54,15 @@ def binarize(
             parameters=parameters,
             tables=TABLES,
         )
-        steps = funnel.count_event_steps(connection, settings, since, until)
+        steps = aggregate.count_event_steps(connection, settings, since, until)
         if stored := cache.lookup():
             result, edge_step = Binarized(**stored["sizes"]), FunnelStep(*stored["step"])
         else:
             result, edge_step = rewrite_interactions(connection, settings, since, until)
             cache.store({"sizes": asdict(result), "step": edge_step})
         steps.append(edge_step)
-        funnel.store_steps(connection, run_id, steps)
-    for line in funnel.format_steps(steps):
+        aggregate.store_steps(connection, run_id, steps)
+    for line in aggregate.format_steps(steps):
         logger.info("%s", line)
     logger.info("%s edges, %s users x %s items", f"{result.edges:,}", f"{result.users:,}", f"{result.items:,}")
     return result
@@ -130,7 +130,7 @@ def _count_likes(connection: duckdb.DuckDBPyConnection, settings: BinarizeSettin
         (select {events}),
         (select count(*) from indexed.interactions),
         (select count(*) from user_codes), (select count(*) from item_codes)"""
-    return funnel.count_pairs(settings, *warehouse.fetch_row(connection, sizes))
+    return aggregate.count_pairs(settings, *warehouse.fetch_row(connection, sizes))
 
 
 def _insert_folded(connection: duckdb.DuckDBPyConnection) -> None:

@@ -15,7 +15,6 @@ from oneclass.models.evaluation.beyond_accuracy import Exposure, ExposureCounts
 from oneclass.models.memory_estimates import LogSize, is_serial, scoring_bytes
 from oneclass.models.negatives.distributions import NegativeDistribution
 from oneclass.models.registry import MODELS
-from oneclass.tasks import memory_errors
 from oneclass.tasks.cluster import Executor, imap
 from oneclass.tasks.evaluate import calibration
 from oneclass.tasks.evaluate.ranking import (
@@ -25,7 +24,7 @@ from oneclass.tasks.evaluate.ranking import (
 )
 from oneclass.tasks.orchestration import progress
 from oneclass.tasks.protocols import is_fold
-from oneclass.tasks.stores import fits, matrices
+from oneclass.tasks.stores import fits, matrices, resources
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.stores.matrices import SplitMatrices
 
@@ -135,7 +134,7 @@ def evaluate_batch(home: Home, fitted: EvaluatedFit, part: str, first: int, end:
     Raises:
         OneclassError: a user's items cannot be ranked, or memory is short.
     """
-    with memory_errors.guard_model_memory(f"evaluate: {fitted.model}"):
+    with resources.guard_model_memory(f"evaluate: {fitted.model}"):
         split = load_cached_split(home, fitted.matrices)
         model, negative_distribution = _load_model_and_distribution(home, fitted)
         batch = _rank_users(model, split, part, first, end, fitted.further)

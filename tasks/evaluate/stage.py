@@ -16,7 +16,7 @@ from oneclass.models.evaluation import metrics
 from oneclass.models.evaluation.beyond_accuracy import Exposure
 from oneclass.models.numerics.validation import count_item_degrees
 from oneclass.tasks.cluster import LOCAL, Executor
-from oneclass.tasks.evaluate import calibration, jobs, own_metrics, strata, tables
+from oneclass.tasks.evaluate import calibration, jobs, own_metrics, tables
 from oneclass.tasks.evaluate.jobs import EvalBatch
 from oneclass.tasks.evaluate.own_metrics import NO_IDS, ChosenMetrics, IdsByIndex, choose_metrics
 from oneclass.tasks.evaluate.ranking import (
@@ -68,7 +68,7 @@ def evaluate(
     test users' top recommendations. Of folds, each is over the users of all, and the catalogue is what any of them
     trains on. On leave_one_out, `ranks_by_degree` has the strict ranks by training degrees, `like_by_degree` and
     `calibration` the models' `like`. `considered` has the evaluation of `like` on explicit feedback, if the split has
-    explicit negatives. `strata` has some metrics by strata of users and of items (`tasks.evaluate.strata`).
+    explicit negatives. `strata` has some metrics by strata of users and of items (`tasks.evaluate.tables`).
 
     The rows of an earlier run with the same fits and split are copied (`tasks.evaluate.tables`). A model that cannot be
     evaluated, for example because of a NaN score, is left out.
@@ -164,7 +164,7 @@ def evaluate_lists(
         )
         return found
     failed, degrees = found.evaluated.failed, _TrainingDegrees.of(tested)
-    item_likes = strata.count_item_likes(tested)
+    item_likes = tables.count_item_likes(tested)
     pending = {name: submit(name) for name in names}
     for name in names:
         try:
@@ -258,7 +258,7 @@ def _ranked_lists(
         logger.info(
             "%s %s/%s: %s %.4f over %d users", protocol, name, score, main, means[main].value, means[main].users
         )
-        by_strata = list(strata.evaluate_strata(ranks.targets, item_likes))
+        by_strata = list(tables.evaluate_strata(ranks.targets, item_likes))
         yield RankedList(name, score, of_users, means, exposure.metrics(), bins, by_strata, len(degrees.columns))
 
 

@@ -14,10 +14,9 @@ from typing import Literal
 import duckdb
 from pydantic import BaseModel, Field
 
-from oneclass.tasks import memory_errors
 from oneclass.tasks.errors import InputError, OneclassError
 from oneclass.tasks.ingest.files import FileStillChanging, hash_file
-from oneclass.tasks.stores import durable
+from oneclass.tasks.stores import durable, resources
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.terminal import escape_controls
 
@@ -73,7 +72,7 @@ def refuse_unreadable(location: Path) -> Generator[None]:
     except Exception as error:
         reason = str(error)
         if not isinstance(error, InputError):
-            if isinstance(error, OneclassError) or memory_errors.explain_exhaustion(error, ""):
+            if isinstance(error, OneclassError) or resources.explain_exhaustion(error, ""):
                 raise
             cause = f"{type(error).__name__}: {' '.join(reason.partition('Possible fixes')[0].split())[:300]}"
             advice = "Fetch it again or mend it, write it as CSV or Parquet, or leave it out."

@@ -12,8 +12,8 @@ import toml
 from pydantic import ValidationError
 
 from oneclass.data_contracts import contracts
-from oneclass.tasks.binarize import funnel
-from oneclass.tasks.binarize.funnel import FunnelStep
+from oneclass.tasks.binarize import aggregate
+from oneclass.tasks.binarize.aggregate import FunnelStep
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import rewrite_interactions
 from oneclass.tasks.datasets import Dataset, read_declaration
@@ -82,7 +82,7 @@ def _describe_logs(dataset: Dataset, paths: Sequence[Path], folder: Path) -> tup
                 f"{counts['pairs']:,} pairs, {span}; values from {counts['lowest']} to {counts['highest']}"
             )
         try:
-            steps = funnel.format_steps(count_steps(connection, dataset))
+            steps = aggregate.format_steps(count_steps(connection, dataset))
         except InputError as error:
             steps = [f"A run would refuse this: {error}"]
         sections.append("\n".join(["From lines to likes:", *steps]))
@@ -104,7 +104,10 @@ def count_steps(connection: duckdb.DuckDBPyConnection, dataset: Dataset) -> list
         settings = BinarizeSettings(**dataset.binarize_settings)
     except ValidationError as error:
         raise InputError(f"data set {dataset.name}, [binarize]: {error.errors()[0]['msg']}.") from error
-    return [*funnel.count_event_steps(connection, settings), rewrite_interactions(connection, settings, None, None)[1]]
+    return [
+        *aggregate.count_event_steps(connection, settings),
+        rewrite_interactions(connection, settings, None, None)[1],
+    ]
 
 
 def format_toml(declared: Mapping[str, Any], layout: Layout, kinds: Sequence[str]) -> str:

@@ -13,9 +13,9 @@ from prefect.client.schemas.objects import State, TaskRun
 from prefect.states import get_state_exception
 
 from oneclass.data_contracts import ContractBroken
-from oneclass.tasks import memory_errors
 from oneclass.tasks.errors import OneclassError
 from oneclass.tasks.orchestration.progress import format_duration
+from oneclass.tasks.stores import resources
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ def stage_task(
         bound.apply_defaults()
         started = time.monotonic()
         name = (run_name or stage).format(**bound.arguments)
-        with memory_errors.memory_errors(name):
+        with resources.memory_errors(name):
             result = function(*args, **kwargs)
         logger.info("%s: done in %s", name, format_duration(time.monotonic() - started))
         return result

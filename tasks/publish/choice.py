@@ -7,7 +7,7 @@ from typing import Any
 from oneclass.models import registry
 from oneclass.tasks.protocols import PROTOCOLS, VALIDATION_METRIC, describe_folds
 from oneclass.tasks.publish.settings import PublishSettings
-from oneclass.tasks.recommend.companion import has_like
+from oneclass.tasks.recommend.like_calibration import has_like
 from oneclass.tasks.stores import warehouse
 from oneclass.tasks.stores.home import Home
 

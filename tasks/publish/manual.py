@@ -6,11 +6,10 @@ from typing import Any
 
 from oneclass.models.registry import MODELS
 from oneclass.models.settings import select_allowed
-from oneclass.tasks import datasets, promotion_log
+from oneclass.tasks import datasets
 from oneclass.tasks.binarize.aggregate import LikeSelection
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.errors import InputError
-from oneclass.tasks.promotion_log import BY_HAND
 from oneclass.tasks.protocols import ALL_EDGES, VALIDATION_METRIC
 from oneclass.tasks.publish import gates, promotion
 from oneclass.tasks.publish.plan import PublicationPlan, RecommendationSpec, specify_recommendations
@@ -19,6 +18,7 @@ from oneclass.tasks.publish.stage import Published, publish, run_after
 from oneclass.tasks.split.stage import store_all_edges
 from oneclass.tasks.stores import publications, runs, warehouse
 from oneclass.tasks.stores.home import Home
+from oneclass.tasks.stores.publications import BY_HAND
 from oneclass.tasks.train import FitPlan, collect_fits, record_fits, submit_fits
 
 MAX_LISTED_DECISIONS = 10
@@ -33,7 +33,7 @@ def format_status(home: Home) -> str:
         lines.append(f"{mark} {facts['run_id']}  {_describe_publication(facts)}")
     lines += ["", "The last decisions:"]
     with warehouse.open_warehouse(home, read_only=True) as connection:
-        decisions = promotion_log.load_decisions(connection, limit=MAX_LISTED_DECISIONS)
+        decisions = publications.load_decisions(connection, limit=MAX_LISTED_DECISIONS)
     lines += [f"  {one.decided_at:%Y-%m-%d %H:%M} UTC, run {one.run_id}: {one.sentence}" for one in decisions]
     return "\n".join(lines)
 
@@ -59,11 +59,11 @@ def roll_back(home: Home, run_id: str, to: str | None = None) -> str:
     now, then = (_describe_publication(facts) for facts in (current, stored[to]))
     reason = f"{BY_HAND}rolled back from run {current.get('run_id')} to run {to}"
     decided = datetime.now(UTC).replace(tzinfo=None)
-    decision = promotion_log.Decision(run_id, decided, now, then, None, None, None, 0.0, True, reason)
+    decision = publications.Decision(run_id, decided, now, then, None, None, None, 0.0, True, reason)
     with warehouse.open_warehouse(home) as connection:
         connection.begin()
         publications.record_earlier(connection, home, to)
-        promotion_log.record_decision(connection, decision)
+        publications.record_decision(connection, decision)
         connection.commit()
         publications.show_current(connection, home)
     run_after(home, run_id, _load_publish_settings(home).after)

@@ -7,9 +7,8 @@ from typing import NamedTuple
 
 from oneclass.tasks.publish.promotion import Assessment
 from oneclass.tasks.publish.settings import PublishSettings
-from oneclass.tasks.recommend.companion import has_like
 from oneclass.tasks.recommend.exploration import Exploration
-from oneclass.tasks.recommend.like_calibration import UNCALIBRATED, Calibrations
+from oneclass.tasks.recommend.like_calibration import UNCALIBRATED, Calibrations, has_like
 from oneclass.tasks.rules.settings import NO_RULES, DeclaredRules
 
 logger = logging.getLogger(__name__)

@@ -22,7 +22,6 @@ from oneclass.models.registry import MODELS
 from oneclass.models.settings import ModelSettings
 from oneclass.tasks.errors import NothingToPublish, OneclassError
 from oneclass.tasks.evaluate.ranking import TargetRankMetrics, rank_part_targets
-from oneclass.tasks.promotion_log import Decision, record_decision
 from oneclass.tasks.protocols import VALIDATION_METRIC, FittedSplit, describe_folds
 from oneclass.tasks.publish import gates
 from oneclass.tasks.publish.choice import ChosenModel
@@ -30,6 +29,7 @@ from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.stores import fits, matrices, publications, published_model, warehouse
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.stores.matrices import SplitMatrices
+from oneclass.tasks.stores.publications import Decision, record_decision
 from oneclass.tasks.train import is_model_error, load_or_fit
 
 logger = logging.getLogger(__name__)

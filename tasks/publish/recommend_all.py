@@ -16,13 +16,12 @@ from oneclass.models.reranking import project_items
 from oneclass.tasks import rules
 from oneclass.tasks.cluster import Executor, imap
 from oneclass.tasks.publish.plan import RecommendationSpec
-from oneclass.tasks.recommend import companion, exploration, like_calibration, new_items
-from oneclass.tasks.recommend.companion import Companion, describe_items
+from oneclass.tasks.recommend import exploration, like_calibration, new_items
 from oneclass.tasks.recommend.exploration import Exploration, pick_items
+from oneclass.tasks.recommend.like_calibration import Companion, describe_items
 from oneclass.tasks.recommend.new_items import MAX_REASONS
 from oneclass.tasks.recommend.ranking import LIKE_COLUMNS
-from oneclass.tasks.rules.breaches import EXPLORATION
-from oneclass.tasks.rules.lists import ListSelections
+from oneclass.tasks.rules.lists import EXPLORATION, ListSelections
 from oneclass.tasks.rules.selection import Selection, select_lists
 from oneclass.tasks.stores import fits, matrices, warehouse
 from oneclass.tasks.stores.home import Home
@@ -48,7 +47,7 @@ def store_recommendations(
     Returns:
         The cache entry of the published lists, and whether the tables have these lists already.
     """
-    modules = (new_items, companion, exploration, like_calibration)
+    modules = (new_items, exploration, like_calibration)
     cache = StageCache(
         connection,
         "publish",

@@ -18,13 +18,12 @@ from oneclass.tasks.attributes import Attributes, load_all_attributes
 from oneclass.tasks.cluster import LOCAL, Executor
 from oneclass.tasks.orchestration.notifications import run_program
 from oneclass.tasks.orchestration.stage_task import stage_task
-from oneclass.tasks.promotion_log import Decision
-from oneclass.tasks.publish import files, lists, promotion, recommend_all
+from oneclass.tasks.publish import files, promotion, recommend_all
 from oneclass.tasks.publish.plan import PublicationPlan
-from oneclass.tasks.rules.breaches import find_breaches
-from oneclass.tasks.rules.lists import ListSelections, load_selections
+from oneclass.tasks.rules.lists import ListSelections, find_breaches, load_selections
 from oneclass.tasks.stores import checksums, publications, published_model, runs, stages, warehouse
 from oneclass.tasks.stores.home import Home
+from oneclass.tasks.stores.publications import Decision
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +54,7 @@ def publish(home: Home, run_id: str, plan: PublicationPlan, executor: Executor =
         ContractBroken: a list is not as it must be; what was published stays.
     """
     folder = publications.create_publication(home, run_id)
-    parameters: dict[str, Any] = {"top_n": plan.settings.top_n, "list_length": lists.LENGTH}
+    parameters: dict[str, Any] = {"top_n": plan.settings.top_n, "list_length": files.LIST_LENGTH}
     parameters |= {"pinned": list(plan.rules.rules.pinned), "recommendations_made": False, "lists_made": False}
     parameters["seen_items"] = plan.lists is not None and not plan.lists.exclude_seen
     parameters["explored_share"] = plan.lists and plan.lists.exploration and plan.lists.exploration.share
@@ -70,7 +69,7 @@ def publish(home: Home, run_id: str, plan: PublicationPlan, executor: Executor =
             parameters |= {"lists_made": True, "recommendations_made": plan.lists is not None}
             parameters["likes_given"] = plan.lists is not None and plan.lists.companion is not None
             parameters["like_sd_given"] = plan.lists is None or plan.lists.calibrations.sampled.spread is not None
-            lists.store_lists(connection, plan.rules, attributes)
+            files.store_lists(connection, plan.rules, attributes)
             files.write_publication(connection, home, folder, plan, table, attributes, selections)
             publications.record_new(connection, home, folder, _describe(connection, home, run_id, plan))
         checked = plan.rules if has_rules and parameters["recommendations_made"] else None

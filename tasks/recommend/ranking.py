@@ -12,7 +12,7 @@ from scipy.sparse import csr_matrix
 from oneclass.models.base import Model
 from oneclass.models.numerics.threads import kernel_threads
 from oneclass.tasks.errors import InputError
-from oneclass.tasks.recommend.companion import Companion, describe_items
+from oneclass.tasks.recommend.like_calibration import Companion, describe_items
 from oneclass.tasks.recommend.new_items import MAX_REASONS, raise_new_items
 from oneclass.tasks.recommend.vocabulary import ItemVocabulary
 from oneclass.tasks.rules.selection import Selection, select_lists

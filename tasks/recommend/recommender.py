@@ -14,8 +14,7 @@ from oneclass.models.registry import MODELS
 from oneclass.models.reranking import project_items
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.recommend import ranking
-from oneclass.tasks.recommend.companion import Companion, has_like
-from oneclass.tasks.recommend.like_calibration import Calibrations
+from oneclass.tasks.recommend.like_calibration import Calibrations, Companion, has_like
 from oneclass.tasks.recommend.ranking import RankedItems
 from oneclass.tasks.recommend.rules import ListRequest, PublishedRules
 from oneclass.tasks.recommend.vocabulary import ItemVocabulary, check_ids, normalize_id
@@ -45,9 +44,9 @@ class Recommender:
 
     Frames of items have the columns item_id, title (null if unknown), score, like_mean, like_sd (null without a
     companion, the latter also unconfirmed), because: the ids of up to three items of the history that speak for the
-    item (`tasks.recommend.companion`), and mark: `pinned` if the rules put it first, `new` if nobody likes it yet, else
-    null. If the log has enough explicit negatives, explicit_like_mean and explicit_like_sd are the same probability
-    among likes and these.
+    item (`tasks.recommend.like_calibration`), and mark: `pinned` if the rules put it first, `new` if nobody likes it
+    yet, else null. If the log has enough explicit negatives, explicit_like_mean and explicit_like_sd are the same
+    probability among likes and these.
 
     Attributes:
         publication: the id of the run that published it.

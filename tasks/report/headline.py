@@ -16,10 +16,10 @@ from oneclass.tasks.html import numbers
 from oneclass.tasks.html.numbers import NO_BREAK_SPACE, format_list
 from oneclass.tasks.html.templates import draw_sparkline
 from oneclass.tasks.leaderboard import FOLDS_NOTE, LeaderboardRow
-from oneclass.tasks.promotion_log import Decision, load_decisions
 from oneclass.tasks.protocols import PROTOCOLS, describe_folds, find_deciding_protocol
 from oneclass.tasks.report.tables import Row, RunTables, group_rows, join_words
 from oneclass.tasks.stores import warehouse
+from oneclass.tasks.stores.publications import Decision, load_decisions
 
 NOTABLE_AGE = timedelta(days=1)  # from which the age of what is published is stated
 MODEL_CHOICE_NOTE = "A run chooses on validation users, never on these."

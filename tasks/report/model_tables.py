@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from oneclass.tasks.evaluate.strata import ACTIVITY, METRICS, POPULARITY, THIRDS
+from oneclass.tasks.evaluate.tables import ACTIVITY, METRICS, POPULARITY, THIRDS
 from oneclass.tasks.html.numbers import format_list, format_significant
 from oneclass.tasks.leaderboard import FOLDS_NOTE, LeaderboardRow
 from oneclass.tasks.protocols import PROTOCOLS, Protocol, describe_folds

@@ -1,19 +1,24 @@
-"""Build the selections of all users from the warehouse, to publish lists by rules."""
+"""Build the selections of all users from the warehouse, and find what published lists do against the rules.
+
+Breaches are found by statements that share no code with the selection of lists.
+"""
 
 import duckdb
 import numpy as np
 import polars as pl
 from scipy.sparse import csr_matrix
 
+from oneclass import sql
 from oneclass.tasks.attributes import Attributes
 from oneclass.tasks.errors import InputError, OneclassError
-from oneclass.tasks.rules.conditions import ITEM_USERS, Catalogue
+from oneclass.tasks.rules.conditions import ITEM_USERS, USER_PREFIX, Catalogue
 from oneclass.tasks.rules.selection import Selection, Selector
 from oneclass.tasks.rules.settings import DeclaredRules
 from oneclass.tasks.stores import warehouse
 
 ListSelections = dict[str | None, Selection]  # by placement; None is the list of `published.recommendations`
 MIN_LACKING_SHARE = 0.05  # of all likes, on items that only the table of items keeps from the lists
+EXPLORATION = "(exploration)"  # stands for a placement
 
 
 def check_rules(declared: DeclaredRules, attributes: Attributes) -> None:
@@ -103,3 +108,47 @@ def _load_excluded(
     found = csr_matrix((np.ones(len(rows), dtype=bool), (rows, columns)), shape=(users, items))
     found.sort_indices()
     return found
+
+
+def find_breaches(
+    connection: duckdb.DuckDBPyConnection, declared: DeclaredRules | None, attributes: Attributes, top_n: int
+) -> None:
+    """Fill the temporary table `rule_breaches`, which the contract of that name reads, from the published lists.
+
+    Args:
+        declared: None for lists that no rule was applied to.
+    """
+    connection.execute(sql.statement("rules/rule_breaches"))
+    if declared is None:
+        return
+    rules, catalogue = declared.rules, load_catalogue(connection, attributes)
+    users = warehouse.select(connection, "rules/users")
+    described = catalogue.describe_users(users["user_id"], users["items"])
+    connection.register("rule_items", catalogue.items)
+    connection.register("rule_users", described.rename(lambda name: name.removeprefix(USER_PREFIX)))
+    connection.execute(sql.statement("rules/ruled_lists"))
+    connection.execute(sql.statement("rules/rule_histories"), {"days": rules.again_after_days})
+    connection.execute(sql.statement("rules/rule_events"), {"kinds": list(rules.not_event)})
+    for name in (None, EXPLORATION, *declared.placements):
+        placement = None if name == EXPLORATION else name
+        n = declared.count_items(placement, top_n)
+        selector = Selector(declared, catalogue, placement, n)
+        # DuckDB wrote them from checked syntax trees.
+        condition = " and ".join(f"({one.sql})" for one in selector.conditions) or "true"
+        _store_categories(connection, catalogue, selector.limits)
+        bounds = {"placement": name, "banned": list(rules.banned), "pinned": list(rules.pinned)}
+        statement = sql.statement("rules/breaches", condition=condition)
+        connection.execute(statement, {**bounds, "max_new": declared.count_new(n)})
+    connection.unregister("rule_items").unregister("rule_users")
+
+
+def _store_categories(connection: duckdb.DuckDBPyConnection, catalogue: Catalogue, limits: dict[str, int]) -> None:
+    """Fill the temporary table `rule_categories`: one row per item and value of a column with a limit, `most`."""
+    parts = [pl.DataFrame(schema={"item_id": pl.String, "name": pl.String, "value": pl.String, "most": pl.Int64})]
+    for name, most in limits.items():
+        values = catalogue.items.select("item_id", pl.lit(name).alias("name"), pl.col(name).alias("value"))
+        values = values.explode("value") if catalogue.item_types[name] == "varchar[]" else values
+        parts.append(values.drop_nulls().unique().with_columns(pl.lit(most, pl.Int64).alias("most")))
+    connection.register("incoming", pl.concat(parts))
+    connection.execute(sql.statement("rules/rule_categories"))
+    connection.unregister("incoming")

@@ -21,8 +21,14 @@ from oneclass.tasks.errors import InputError
 from oneclass.tasks.orchestration.stage_task import stage_task
 from oneclass.tasks.protocols import ALL_EDGES, PROTOCOLS
 from oneclass.tasks.split import protocols, strong_generalization
-from oneclass.tasks.split.matrix import TRAINING_RELATION, add_explicit_negatives, load_csr, store_roles
-from oneclass.tasks.split.matrix_writer import MatrixWriter, add_new_items
+from oneclass.tasks.split.matrix import (
+    TRAINING_RELATION,
+    MatrixWriter,
+    add_explicit_negatives,
+    add_new_items,
+    load_csr,
+    store_roles,
+)
 from oneclass.tasks.split.protocols import SeenItems, SeenSetting, choose_seen_items, find_cut_day, record_choice
 from oneclass.tasks.split.settings import KeepTimes, SplitSettings
 from oneclass.tasks.stores import matrices, stages, warehouse

@@ -7,18 +7,21 @@ configuration behind the lists and what it was judged by. It never changes. A re
 What is current is decided in the warehouse: one transaction fills the tables of the schema `published` from the folder
 and marks its row in `operations.publications`, which has the manifest too. The manifest's file and the link follow, and
 every command that works on the data set completes them first (`repair_publications`). Nothing of a folder is checked
-anew but its digests: whatever the logs hold today, its lists are those that were published.
+anew but its digests: whatever the logs hold today, its lists are those that were published. `operations.promotions` has
+the decisions to publish.
 """
 
 import contextlib
 import logging
 import os
 from collections.abc import Collection, Generator, Iterable
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import duckdb
+import polars as pl
 
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.stores import checksums, durable, warehouse
@@ -33,6 +36,7 @@ LIST_TABLES = ("recommendations", "placements", "exploration", "lists")
 """In the database, and in the schema `published`."""
 ROWS_PER_BATCH = 1 << 17
 STORAGE_VERSION = "v1.2.0"  # the earliest DuckDB that reads the published tables
+BY_HAND = "by hand: "  # with which the reason of what a person decided begins
 
 
 def create_publication(home: Home, run_id: str) -> Path:
@@ -253,3 +257,45 @@ def _find_damage(publication: Path) -> str | None:
     except checksums.DamagedFile as error:
         return str(error)
     return None
+
+
+@dataclass(frozen=True)
+class Decision:
+    """A row of `operations.promotions`."""
+
+    run_id: str
+    decided_at: datetime
+    champion: str | None
+    challenger: str
+    metric: str | None
+    difference: float | None
+    standard_error: float | None
+    margin: float
+    promoted: bool
+    reason: str
+
+    @property
+    def is_refit(self) -> bool:
+        """Whether the published model, fitted to newer edges, took its own place."""
+        return self.promoted and self.champion == self.challenger and not self.reason.startswith(BY_HAND)
+
+    @property
+    def sentence(self) -> str:
+        """The decision as a sentence."""
+        if self.promoted and self.reason.startswith(BY_HAND):
+            return f"{self.challenger} was published {self.reason}"
+        if self.promoted:
+            return f"{self.challenger} was {'refitted' if self.is_refit else 'promoted'}: {self.reason}"
+        return f"not promoted: {self.challenger}. {self.champion} stays as it was published: {self.reason}"
+
+
+def record_decision(connection: duckdb.DuckDBPyConnection, decision: Decision) -> None:
+    """Write a decision, replacing that of an earlier try of the same run."""
+    connection.execute("delete from operations.promotions where run_id = ?", [decision.run_id])
+    warehouse.insert(connection, "operations.promotions", pl.DataFrame([asdict(decision)], infer_schema_length=None))
+
+
+def load_decisions(connection: duckdb.DuckDBPyConnection, run_id: str | None = None, limit: int = 1) -> list[Decision]:
+    """Load the last decisions, newest first, of all runs or of one."""
+    rows = warehouse.select(connection, "promotion/decisions", run_id=run_id, rows=limit)
+    return [Decision(**row) for row in rows.iter_rows(named=True)]

@@ -17,8 +17,7 @@ from oneclass.models.popularity import Popularity
 from oneclass.models.registry import MODELS
 from oneclass.tasks.cluster import LOCAL, Executor
 from oneclass.tasks.stores.home import Home
-from oneclass.tasks.tuning.search import Search, find_best_trial, suggest_trial
-from oneclass.tasks.tuning.trial import log_trial, run_trial
+from oneclass.tasks.tuning.search import Search, find_best_trial, log_trial, run_trial, suggest_trial
 
 logger = logging.getLogger(__name__)
 

@@ -32,9 +32,10 @@ from oneclass.tasks.tuning.search import (
     describe_trials,
     find_best_trial,
     format_setting,
+    log_trial,
+    run_trial,
     suggest_trial,
 )
-from oneclass.tasks.tuning.trial import log_trial, run_trial
 
 logger = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from scipy.sparse import csr_matrix
 
 from oneclass import sql
 from oneclass.data_contracts import contracts
-from oneclass.tasks.binarize import aggregate, funnel
+from oneclass.tasks.binarize import aggregate
 from oneclass.tasks.binarize.aggregate import LikeSelection
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
@@ -145,9 +145,9 @@ def test_every_step_loses_what_plain_python_counts(logs, events, threshold, days
             connection.execute("insert into raw.events values (?, ?, ?, ?, 1, ?, null)", row)
         for line, reason in enumerate(rejects, 100):
             connection.execute("insert into raw.rejects values (1, ?, 'x', ?)", [line, reason])
-        steps = funnel.count_event_steps(connection, BinarizeSettings(threshold=threshold), since, until)
+        steps = aggregate.count_event_steps(connection, BinarizeSettings(threshold=threshold), since, until)
         sizes = len(set(likes)), len(users), len(items)
-        steps.append(funnel.count_pairs(BinarizeSettings(), steps[-1].remaining, *sizes))
+        steps.append(aggregate.count_pairs(BinarizeSettings(), steps[-1].remaining, *sizes))
         connection.rollback()
     assert steps[0] == ("lines", steps[0].reason, 0, len(events) + len(rejects), None, None)
     assert {step.reason: step.lost for step in steps[1:] if step.unit == "lines"} == Counter(rejects)

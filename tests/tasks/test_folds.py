@@ -19,8 +19,7 @@ from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.stores import fits, matrices
 from oneclass.tasks.stores.home import Home
-from oneclass.tasks.tuning.search import Search, suggest_trial
-from oneclass.tasks.tuning.trial import run_trial
+from oneclass.tasks.tuning.search import Search, run_trial, suggest_trial
 from tests.conftest import FOLD_BOUND, home_in, log_into, query_rows, set_fold_bound
 from tests.models.evaluation.test_metrics import compute_naively
 from tests.tasks.conftest import copy_of, fit_models, md5_number, split_likes, train_model

@@ -15,7 +15,7 @@ from oneclass.tasks.binarize.stage import binarize
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.evaluate.own_metrics import choose_metrics
 from oneclass.tasks.evaluate.stage import evaluate
-from oneclass.tasks.evaluate.strata import METRICS
+from oneclass.tasks.evaluate.tables import METRICS
 from oneclass.tasks.protocols import list_splits
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import SplitPlan, split

@@ -17,7 +17,7 @@ from oneclass.tasks.datasets.sections import AttributeTable
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.ingest.stage import ingest
 from oneclass.tasks.protocols import ALL_EDGES
-from oneclass.tasks.publish import lists
+from oneclass.tasks.publish import files
 from oneclass.tasks.publish.plan import PublicationPlan
 from oneclass.tasks.publish.stage import publish
 from oneclass.tasks.recommend import load
@@ -33,8 +33,8 @@ START = datetime(2026, 1, 1)
 
 def store_lists(home, declared=NO_RULES):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lists, "WINDOWS", WINDOWS)
-        patch.setattr(lists, "LENGTH", LENGTH)
+        patch.setattr(files, "WINDOWS", WINDOWS)
+        patch.setattr(files, "LIST_LENGTH", LENGTH)
         publish(home, "run", PublicationPlan(declared=declared))
     assert pl.read_parquet(home.published / "lists.parquet").equals(warehouse_rows(home, "from published.lists"))
     found = defaultdict(list)
@@ -163,8 +163,8 @@ def listed(tmp_path_factory):
     ingest_with_items(home, folder, log, table, category=["genre"])
     digests = split_likes(home, "leave_one_out")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("oneclass.tasks.publish.lists.WINDOWS", (5, 30))
-        patch.setattr("oneclass.tasks.publish.lists.LENGTH", 6)
+        patch.setattr("oneclass.tasks.publish.files.WINDOWS", (5, 30))
+        patch.setattr("oneclass.tasks.publish.files.LIST_LENGTH", 6)
         publish_model(home, digests[ALL_EDGES], "popularity", "run")
     return home, load(home.root, "small")
 

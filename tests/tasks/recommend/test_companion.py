@@ -10,8 +10,7 @@ from oneclass.models.registry import MODELS
 from oneclass.tasks.publish.choice import choose_companion
 from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.recommend import load
-from oneclass.tasks.recommend.companion import has_like
-from oneclass.tasks.recommend.like_calibration import UNVERIFIED, Calibrations, LikeCalibration
+from oneclass.tasks.recommend.like_calibration import UNVERIFIED, Calibrations, LikeCalibration, has_like
 from oneclass.tasks.recommend.text import format_table
 from oneclass.tasks.stores import fits, matrices, warehouse
 from oneclass.tasks.stores.home import Home

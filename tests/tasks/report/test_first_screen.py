@@ -16,11 +16,11 @@ from oneclass.models.evaluation.metrics import Comparison
 from oneclass.tasks import home_page, leaderboard
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
-from oneclass.tasks.promotion_log import Decision, record_decision
 from oneclass.tasks.report import report
 from oneclass.tasks.report.headline import build_headline, collect_warnings
 from oneclass.tasks.rules.settings import DeclaredRules, Rules
 from oneclass.tasks.stores import runs, warehouse
+from oneclass.tasks.stores.publications import Decision, record_decision
 from tests.conftest import home_in, query_rows, two_tastes
 from tests.report_rows import BEGAN, MAIN, RUN, USERS, fill_home
 from tests.tasks.test_new_items import describe_items, publish_lists

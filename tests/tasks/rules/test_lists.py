@@ -16,7 +16,7 @@ from oneclass.tasks.attributes import load_all_attributes
 from oneclass.tasks.errors import OneclassError
 from oneclass.tasks.explain.explanation import explain_user
 from oneclass.tasks.recommend import load
-from oneclass.tasks.rules.breaches import find_breaches
+from oneclass.tasks.rules.lists import find_breaches
 from oneclass.tasks.rules.settings import DeclaredRules, Placement, Rules
 from oneclass.tasks.stores import matrices, runs, warehouse
 from tests.conftest import home_in, query_rows

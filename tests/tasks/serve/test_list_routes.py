@@ -14,8 +14,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from oneclass.tasks.serve.access import AccessRules
-from oneclass.tasks.serve.app import create_app
 from oneclass.tasks.serve.reloader import PublicationWatcher
+from oneclass.tasks.serve.server import create_app
 from oneclass.tasks.stores import publications
 from oneclass.tasks.stores.home import Home
 from tests.tasks.conftest import publish_model

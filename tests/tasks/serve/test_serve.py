@@ -20,9 +20,9 @@ from oneclass.tasks.errors import InputError
 from oneclass.tasks.recommend import load
 from oneclass.tasks.serve import server
 from oneclass.tasks.serve.access import MAX_BODY_BYTES, AccessRules, load_key_hashes
-from oneclass.tasks.serve.app import create_app
 from oneclass.tasks.serve.reloader import PublicationWatcher
 from oneclass.tasks.serve.schemas import MAX_QUERIES
+from oneclass.tasks.serve.server import create_app
 from oneclass.tasks.stores import publications
 from tests.tasks.conftest import publish_model
 from tests.typed import ROOT

@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from oneclass.tasks import memory_errors
 from oneclass.tasks.errors import InputError, OneclassError, ResourceExhausted
 from oneclass.tasks.publish.plan import PublicationPlan
 from oneclass.tasks.publish.stage import publish
@@ -124,10 +123,10 @@ def test_a_model_that_needs_more_than_there_is_is_refused_before_it_begins(neede
     with (
         limit_memory(ROOM),
         pytest.raises(OneclassError, match=rf"m: needs about {said} of memory, and \d+ MB are free of"),
-        memory_errors.guard_model_memory("m", needed),
+        resources.guard_model_memory("m", needed),
     ):
         raise AssertionError("it began")
-    with limit_memory(ROOM), memory_errors.guard_model_memory("m", ROOM // 4):
+    with limit_memory(ROOM), resources.guard_model_memory("m", ROOM // 4):
         pass
 
 
@@ -142,7 +141,7 @@ def test_a_model_that_runs_out_of_memory_is_named_with_what_there_is_and_the_err
     with (
         limit_memory(ROOM),
         pytest.raises(OneclassError, match=r"m: ran out of memory \(Unable to") as error,
-        memory_errors.guard_model_memory("m"),
+        resources.guard_model_memory("m"),
     ):
         work()
     assert is_model_error(error.value) and "MB are free of" in str(error.value)
@@ -150,7 +149,7 @@ def test_a_model_that_runs_out_of_memory_is_named_with_what_there_is_and_the_err
     with (  # a stage that runs out is nothing of a model
         limit_memory(ROOM),
         pytest.raises(ResourceExhausted, match="split: ran out of memory") as error,
-        memory_errors.memory_errors("split"),
+        resources.memory_errors("split"),
     ):
         np.ones(ROOM)
     assert not is_model_error(error.value)

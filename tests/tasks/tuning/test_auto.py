@@ -18,7 +18,7 @@ from oneclass.models.popularity import Popularity
 from oneclass.models.registry import MODELS
 from oneclass.models.settings import ModelSettings, NumericRange, RelativeRange
 from oneclass.tasks.stores import matrices, warehouse
-from oneclass.tasks.tuning import auto, halving, trial
+from oneclass.tasks.tuning import auto, halving, search
 from oneclass.tasks.tuning.validation import load_validation
 from tests.conftest import home_in, log_into
 from tests.tasks.conftest import copy_of, split_likes
@@ -153,7 +153,7 @@ def test_a_fit_that_takes_far_longer_than_the_initial_settings_is_stopped(home, 
                 ended.append(self.settings)
 
     monkeypatch.setitem(MODELS, "dial", Slow)
-    monkeypatch.setattr(trial, "MIN_LIMIT_SECONDS", 0.25)
+    monkeypatch.setattr(search, "MIN_LIMIT_SECONDS", 0.25)
     found, row = tune_dial(home, digests)
     assert not ended and (found.dial is None or found.dial > row["edges"])
 

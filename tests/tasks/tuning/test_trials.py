@@ -17,9 +17,8 @@ from oneclass.tasks.errors import OneclassError
 from oneclass.tasks.evaluate.ranking import rank_part_targets
 from oneclass.tasks.stores import checksums, matrices
 from oneclass.tasks.stores.home import Home
-from oneclass.tasks.tuning.search import Search, suggest_trial
+from oneclass.tasks.tuning.search import Search, run_trial, suggest_trial
 from oneclass.tasks.tuning.study import open_study
-from oneclass.tasks.tuning.trial import run_trial
 from oneclass.tasks.tuning.validation import load_validation
 from tests.conftest import home_in, log_into
 from tests.processes import inflate_cost
