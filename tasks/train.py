@@ -178,9 +178,7 @@ def is_model_error(error: BaseException) -> bool:
 
 
 def find_validation_users(split: matrices.SplitMatrices) -> ValidationUsers | None:
-    """Return the users of the split's validation part, if it has one; neither users seen in training nor a fold's, whom
-    the table has too.
-    """
+    """Return the users of the split's validation part, but no training users, and no fold's, who are in the table."""
     part = None if is_fold(split.protocol) else split.parts.get("validation")
     return ValidationUsers(part.histories, part.targets) if part and part.rows is None else None
 

@@ -71,9 +71,7 @@ def _iterate_blocks(starts: np.ndarray, events: np.ndarray, first_user: int) -> 
 def _load_events(
     connection: duckdb.DuckDBPyConnection, values: dict[str, float | date | None], starts: np.ndarray
 ) -> np.ndarray:
-    """Load the likes of some users, int64 (events, 3): item code, time and position, in the lists that begin at
-    `starts`.
-    """
+    """Load the likes of some users, int64 (events, 3): item code, time and position; lists begin at `starts`."""
     next_free, events = starts[:-1].copy(), np.empty((int(starts[-1]), 3), dtype=np.int64)
     connection.complete()
     selected = sql.statement("binarize/events_by_value", comparison=">=")

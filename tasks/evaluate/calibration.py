@@ -186,9 +186,7 @@ def has_both_classes(part: Part) -> bool:
 
 
 def iterate_pair_blocks(part: Part) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Yield for blocks of users: positions in the part; each user's items, padded with -1; and which of them are
-    likes.
-    """
+    """Yield, by blocks of users, positions in the part, each user's items padded with -1, and which are likes."""
     assert part.explicit_negatives is not None
     for start in range(0, len(part.users), USERS_PER_PAIR_BLOCK):
         users = np.arange(start, min(start + USERS_PER_PAIR_BLOCK, len(part.users)))

@@ -69,8 +69,7 @@ class EvaluatedFit(NamedTuple):
 
 
 def submit_evaluation(executor: Executor, home: Home, fitted: EvaluatedFit, split: SplitMatrices) -> PendingEvaluation:
-    """Submit one model's evaluation on the test part, and its ranking of the validation part if it has users with a
-    target.
+    """Submit one model's evaluation on the test part, and its ranking of the validation part if that has a target.
 
     Args:
         split: that of the fit; its parts may lack the histories.

@@ -165,9 +165,7 @@ def _iterate_lines(stream: IO[bytes]) -> Iterator[bytes]:
 
 
 def _iterate_records(stream: IO[bytes], layout: Layout | None) -> Iterator[tuple[int, int, int, bytes]]:
-    """Yield (number, first line, line after the last, text) of each record but headers, as the data set's reader
-    numbers them; 0 for what is none.
-    """
+    """Yield (number, first line, line after the last, text) of all but headers; 0 if the reader has no record of it."""
     is_split = layout is not None and layout.form in ("delimited", "netflix")
     record, first, count = b"", 1, layout.skip if layout and is_split else 0
     for number, line in enumerate(_iterate_lines(stream), 1):

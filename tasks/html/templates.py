@@ -19,8 +19,7 @@ DARK_COLOURS = {name: dark for name, _, dark in _THEMES}
 
 
 def load_template(package: str, name: str) -> jinja2.Template:
-    """Load a template of a package such as `oneclass.tasks.report`. It may extend or include those there or in this
-    package.
+    """Load a template of a package such as `oneclass.tasks.report`; it may extend those there or in this package.
 
     Values are escaped, and an undefined name raises `jinja2.UndefinedError`.
     """

@@ -136,9 +136,7 @@ CRASH_MESSAGE = "The run's process was killed; the next run of the data set reco
 
 @publish_artifact
 def reconcile_runs(ended_runs: Mapping[str, str]) -> None:
-    """Sync earlier runs (`sync_run_states`) except those with the current run's Prefect id, which may be a crashed
-    run's retry.
-    """
+    """Sync earlier runs (`sync_run_states`), but for that of the current Prefect id, which a retry shares with one."""
     sync_run_states(
         {run_id: state for run_id, state in ended_runs.items() if str(prefect_run_id(run_id)) != flow_run.id}
     )

@@ -69,9 +69,7 @@ def _load_pairs(
 
 
 def _list_pairs(model: Model, split: SplitMatrices, part: Part) -> Iterator[Pairs]:
-    """Yield the first PLACES items of users' lists, with the likes that the held-out ones stand for, and the expected
-    negatives of the fit as weights.
-    """
+    """Yield the first PLACES items of users' lists, weighted by the likes they stand for, and by expected negatives."""
     counts, degrees = np.diff(part.targets.indptr), np.diff(part.histories.indptr)
     users = np.flatnonzero(counts * degrees)
     users = users[:: -(-len(users) // max(1, min(MAX_LISTS, MAX_SCORES // model.item_count))) or 1]

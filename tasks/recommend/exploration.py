@@ -38,8 +38,7 @@ class Exploration(NamedTuple):
 
 
 def find_candidates(scores: np.ndarray, like: Like, histories: csr_matrix, selection: Selection) -> np.ndarray:
-    """Return the candidates of each user, int32 (block, N): first the best n, best first, then the others; padded with
-    -1.
+    """Return each user's candidates, int32 (block, N) padded with -1: first the best n, best first, then the others.
 
     All of them together obey the limits of the rules, so that any of them do.
 

@@ -140,8 +140,7 @@ def _link_components(home: Home, estimator: Model, folder: Path) -> None:
 
 
 def load_fit(home: Home, model: str, digest: str) -> Model:
-    """Load the fit with this digest, verifying its checksums; arrays are memory-mapped, threads as in the home's
-    limits.
+    """Load the fit with this digest, verifying its checksums; arrays are memory-mapped, threads are the home's.
 
     Raises:
         DamagedFile: it differs from what was stored. A run fits it again.

@@ -66,8 +66,7 @@ class DataSetLocked(InputError):
 
 @contextlib.contextmanager
 def record_run(home: Home, run_id: str, flow: str, settings: dict[str, Any]) -> Generator[dict[str, str]]:
-    """Lock the data set for one run and record it in `operations.runs`: running, then completed, partly_failed, failed
-    or cancelled.
+    """Lock the data set for one run, and record in `operations.runs` that it is running and then how it ended.
 
     A killed run leaves its row at `running`; the next run marks it `crashed`. Starts in the future and
     damaged publications are corrected and repaired first; each is a row in `operations.alarms`.
