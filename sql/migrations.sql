@@ -57,3 +57,7 @@ alter table if exists operations.log_files add column if not exists names_column
 -- name: without_rank_cells
 -- evaluation.ranks_by_both_degrees: one row per run, list and cell of degrees; nothing reads it.
 drop table if exists evaluation.ranks_by_both_degrees;
+
+-- name: without_dislikes_by_degree
+-- evaluation.dislike_by_degree: one row per run, model and bin of degrees; nothing reads it.
+drop table if exists evaluation.dislike_by_degree;

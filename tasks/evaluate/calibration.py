@@ -11,7 +11,7 @@ baseline is popularity: the share of users who liked an item among those who con
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -112,8 +112,6 @@ class ExplicitFeedbackResult:
         figures: estimates by metric.
         likes, dislikes: number of pairs of each kind.
         calibration: the bins of the probability.
-        dislikes_by_degree: a model's dislikes by the training degree of their users; `error` is the share with a
-            probability of one half or more.
     """
 
     model: str
@@ -121,21 +119,13 @@ class ExplicitFeedbackResult:
     likes: int
     dislikes: int
     calibration: list[CalibrationBin]
-    dislikes_by_degree: list[LikeBin] = field(default_factory=list)
 
 
 class ExplicitPairs(NamedTuple):
-    """Liked and disliked pairs of some users, arrays (pairs,).
-
-    Attributes:
-        like: float32.
-        liked: bool.
-        degrees: training degrees of their users.
-    """
+    """The `like`, float32 (pairs,), of pairs of some users, and whether each is liked, bool (pairs,)."""
 
     like: np.ndarray
     liked: np.ndarray
-    degrees: np.ndarray
 
 
 def score_explicit_pairs(model: Model, part: Part) -> ExplicitPairs | None:
@@ -147,16 +137,16 @@ def score_explicit_pairs(model: Model, part: Part) -> ExplicitPairs | None:
         if like is None:
             return None
         exists = items >= 0
-        degrees = np.repeat(np.diff(part.histories.indptr)[users], exists.sum(axis=1))
-        blocks.append(ExplicitPairs(like[0][exists], liked[exists], degrees))
+        blocks.append(ExplicitPairs(like[0][exists], liked[exists]))
     return concatenate(blocks)
 
 
 def evaluate_explicit_feedback(model: str, pairs: ExplicitPairs) -> ExplicitFeedbackResult:
     """Evaluate a model's `like` on the pairs of all users."""
-    like, liked, degrees = pairs
-    bins = [replace(bin_, error=1 - bin_.error) for bin_ in bin_likes_by_degree(like[~liked], degrees[~liked])]
-    return replace(_evaluate_pairs(model, like, liked), dislikes_by_degree=bins)
+    like, liked = pairs
+    bins = calibration_curve(like, liked.astype(np.float64), np.ones(len(like)))
+    figures = evaluate_probabilities(like, liked)
+    return ExplicitFeedbackResult(model, figures, int(liked.sum()), int((~liked).sum()), bins)
 
 
 def evaluate_popularity_baseline(splits: Sequence[SplitMatrices]) -> ExplicitFeedbackResult | None:
@@ -171,13 +161,7 @@ def evaluate_popularity_baseline(splits: Sequence[SplitMatrices]) -> ExplicitFee
     if not likes:
         return None
     liked = np.arange(sum(map(len, likes + dislikes))) < sum(map(len, likes))
-    return _evaluate_pairs("popularity", np.concatenate(likes + dislikes), liked)
-
-
-def _evaluate_pairs(name: str, like: np.ndarray, liked: np.ndarray) -> ExplicitFeedbackResult:
-    bins = calibration_curve(like, liked.astype(np.float64), np.ones(len(like)))
-    figures = evaluate_probabilities(like, liked)
-    return ExplicitFeedbackResult(name, figures, int(liked.sum()), int((~liked).sum()), bins)
+    return evaluate_explicit_feedback("popularity", ExplicitPairs(np.concatenate(likes + dislikes), liked))
 
 
 def has_both_classes(part: Part) -> bool:

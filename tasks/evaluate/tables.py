@@ -22,7 +22,6 @@ import polars as pl
 
 from oneclass import sql
 from oneclass.models.evaluation import metrics
-from oneclass.models.evaluation.calibration import LikeBin
 from oneclass.models.evaluation.metrics import (
     DegreeBin,
     Mean,
@@ -42,7 +41,7 @@ from oneclass.tasks.stores.warehouse import table_digest
 
 Rows = list[tuple[Any, ...]]
 PROTOCOL_TABLES = ("metrics", "comparisons", "beyond_accuracy", "considered", "strata")
-LEAVE_ONE_OUT_TABLES = ("ranks_by_degree", "like_by_degree", "dislike_by_degree", "calibration")
+LEAVE_ONE_OUT_TABLES = ("ranks_by_degree", "like_by_degree", "calibration")
 logger = logging.getLogger(__name__)
 STRATA = ACTIVITY, POPULARITY = "activity", "popularity"
 THIRDS = ("low", "middle", "high")
@@ -117,9 +116,10 @@ def write_evaluation(
             for one in ranked
             for side, cell in one.bins
         ],
-        "like_by_degree": [_like_bin_row(one.model, bin_) for one in likes for bin_ in one.bins],
-        "dislike_by_degree": [
-            _like_bin_row(one.model, bin_) for one in explicit_feedback for bin_ in one.dislikes_by_degree
+        "like_by_degree": [
+            (one.model, bin_.low, bin_.high, bin_.edges, bin_.error, list(bin_.histogram))
+            for one in likes
+            for bin_ in one.bins
         ],
         "calibration": [(model, reference, *vars(bin_).values()) for model, reference, bin_ in bins],
     }
@@ -169,10 +169,6 @@ def compare_lists(ranked: list[RankedList]) -> Rows:
 def _have_common_users(one: np.ndarray, other: np.ndarray) -> bool:
     """Whether a user has a value in both lists: metrics of one's own may leave out any."""
     return not (np.isnan(one) | np.isnan(other)).all()
-
-
-def _like_bin_row(model: str, one: LikeBin) -> tuple[Any, ...]:
-    return model, one.low, one.high, one.edges, one.error, list(one.histogram)
 
 
 def _append_rows(connection: duckdb.DuckDBPyConnection, table: str, rows: Rows) -> None:

@@ -186,7 +186,7 @@ def test_of_the_calls_after_one_that_fails_none_is_waited_for_and_the_user_is_na
 
 BEGAN = datetime(2026, 1, 2)
 SHORT = {"popularity": {}, "random_graph": {"factors": 2, "iterations": 2}}
-OF_RUN = [name for name in (*PROTOCOL_TABLES, *LEAVE_ONE_OUT_TABLES) if name not in ("considered", "dislike_by_degree")]
+OF_RUN = [name for name in (*PROTOCOL_TABLES, *LEAVE_ONE_OUT_TABLES) if name != "considered"]
 
 
 digests = copy_of("splits_once")
@@ -298,19 +298,14 @@ def test_every_held_out_pair_is_judged_once(considered, fitted, monkeypatch):
         row = None if part.rows is None else np.array([user])
         like = fitted.like(part.histories[user], users=row)[0][0]
         for matrix, liked in ((part.targets, True), (part.explicit_negatives, False)):
-            pairs += [(user, item, like[item], liked) for item in matrix[user].indices]
-    users, items, like, liked = map(np.array, zip(*pairs, strict=True))
+            pairs += [(item, like[item], liked) for item in matrix[user].indices]
+    items, like, liked = map(np.array, zip(*pairs, strict=True))
     found = calibration.evaluate_explicit_feedback("any", calibration.score_explicit_pairs(fitted, part))
     expected = evaluate_probabilities(like, liked)
     for metric, figure in expected.items():
         assert found.figures[metric].value == pytest.approx(figure.value, abs=1e-6), metric
     assert (found.likes, found.dislikes) == (liked.sum(), (~liked).sum())
     assert sum(one.pairs for one in found.calibration) == len(like)
-    degrees = np.diff(part.histories.indptr)[users]
-    for one in found.dislikes_by_degree:
-        inside = like[~liked & (degrees >= one.low) & (degrees <= one.high)]
-        assert one.edges == len(inside) == sum(one.histogram) and one.error == pytest.approx(np.mean(inside >= 0.5))
-    assert sum(one.edges for one in found.dislikes_by_degree) == (~liked).sum()
     shares = smoothed_like_rates(considered.train, considered.explicit_negatives)
     popular = calibration.evaluate_popularity_baseline([considered]).figures["considered_log_loss"].value
     assert popular == pytest.approx(evaluate_probabilities(shares[items], liked)["considered_log_loss"].value)
