@@ -108,14 +108,13 @@ def create_app(
         title=f"Recommendations for {home.dataset}",
         description=KEY_NEEDED if rules.key_hashes else NO_KEY_NEEDED,
         version="1",
-        docs_url=None,  # FastAPI's pages load scripts from a public host
         redoc_url=None,
         lifespan=lambda _: watcher,
         exception_handlers={InputError: _explain_absent, RequestValidationError: _explain_invalid},
     )
     list_routes.add_routes(app, watcher, metrics)
     _add_probes(app, watcher, metrics)
-    _add_pages(app, home)
+    _add_report(app, home)
     app.add_middleware(AccessControl, rules=rules)
     app.add_middleware(Observer, metrics=metrics, access_log=access_log)  # the last is the outermost
     return app
@@ -173,8 +172,8 @@ def _add_probes(app: FastAPI, watcher: PublicationWatcher, metrics: Metrics) -> 
         return Response(metrics.render(), media_type=CONTENT_TYPE_LATEST)
 
 
-def _add_pages(app: FastAPI, home: Home) -> None:
-    """Add the report and the page to try the interface."""
+def _add_report(app: FastAPI, home: Home) -> None:
+    """Add the pages of the report."""
 
     @app.get("/report/{page:path}", response_class=FileResponse)
     async def report(page: Annotated[str, PathParameter(pattern=REPORT_PAGE)]) -> Any:
@@ -183,11 +182,6 @@ def _add_pages(app: FastAPI, home: Home) -> None:
         if not file.exists():
             raise InputError(f"{file}: does not exist; any run writes a report, and those of the last 30 are kept.")
         return file
-
-    @app.get("/", include_in_schema=False, response_class=FileResponse)
-    @app.get("/docs", include_in_schema=False, response_class=FileResponse)
-    async def docs() -> Any:
-        return Path(__file__).with_name("docs.html")
 
 
 def _is_stale(shop: Recommender) -> bool:

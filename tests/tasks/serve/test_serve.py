@@ -127,9 +127,7 @@ def test_only_requests_under_a_name_of_the_server_are_answered(served):
     answered = {"127.0.0.1:8765": 200, "LOCALHOST": 200, "[::1]:80": 200, "rebound.example": 421, "": 421}
     assert {host: status_of(f"{address}/health", Host=host)[0] for host in answered} == answered
     assert status_of(f"{address}/health", "HEAD") == (200, b"")
-    status, page = status_of(address)
-    assert status == 200 and page == status_of(f"{address}/docs")[1]
-    assert b"//" not in page.replace(b"// P", b"")  # the page to try it names no other machine
+    assert status_of(f"{address}/docs")[0] == 200
 
 
 def test_requests_need_one_of_the_keys(by_model, tmp_path):

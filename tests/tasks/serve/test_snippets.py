@@ -1,19 +1,16 @@
-"""What the guide and the page `/docs` show, against a real server; and what an installation that only serves needs."""
+"""What the guide shows, against a real server; and what an installation that only serves needs."""
 
 import json
 import re
 import shutil
 import subprocess
 import sys
-import urllib.request
 from importlib.metadata import packages_distributions
-from importlib.resources import files
 
 import polars as pl
 import pytest
 from packaging.utils import canonicalize_name
 
-from tests.browser import CHROMIUM, open_chromium
 from tests.tasks.serve.test_serve import serve_home
 from tests.test_imports import list_needed
 from tests.typed import ELSEWHERE, ROOT, indented_blocks, read_page
@@ -56,38 +53,6 @@ def test_a_snippet_runs_and_prints_what_python_answers(by_model, language):
         return
     items = shop.recommend_for("u7", 5) if language == "python" else shop.recommend(["i1", "i2"], 5)
     assert "of-random_graph" in printed and re.findall(r"i\d+", printed.partition("[")[2]) == items["item_id"].to_list()
-
-
-FORMS = "[...document.querySelectorAll('form')].map(form => `${form.dataset.method} ${form.dataset.path}`)"
-WAIT = "new Promise(done => {{ const look = () => {} ? done(true) : setTimeout(look, 50); look() }})"
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
-def test_the_page_to_try_it_sends_requests_and_shows_answers(by_model, tmp_path):
-    shop = by_model[1]["random_graph"]
-    axe = (files("axe_core_python") / "axe.min.js").read_text(encoding="utf-8")
-    with serve_home(by_model[0]) as address, open_chromium(tmp_path) as page:
-        page.call("Page.setBypassCSP", enabled=True)
-        page.call("Page.navigate", url=f"{address}/docs")
-        page.js(WAIT.format("document.querySelector('form[data-method=POST]')"))
-        with urllib.request.urlopen(f"{address}/openapi.json") as answer:
-            paths = json.load(answer)["paths"]
-        assert page.js(FORMS) == [f"{method.upper()} {path}" for path, methods in paths.items() for method in methods]
-        items = shop.list_items("popular", 2)["item_id"].to_list()
-        for form in ("form[data-method=GET][data-path='/recommend']", "form[data-method=POST]"):
-            page.click(f"{form} button")
-            page.js(WAIT.format(f"document.querySelector({form + ' pre'!r}).textContent.length > 1"))
-            request, status, _, body = page.js(f"document.querySelector({form + ' pre'!r}).textContent").split("\n", 3)
-            answer = json.loads(body)
-            assert status == "200"
-            if "GET" in form:
-                assert request == f"GET /recommend?item={items[0]}&item={items[1]}"
-                assert answer["items"] == shop.recommend(items).to_dicts()
-            else:
-                assert answer["answers"][0]["items"] == shop.recommend(items, 5).to_dicts()
-        found = page.js(f"{axe}; axe.run(document).then(found => found.violations.map(one => one.help))")
-        assert found == []
 
 
 PROGRAM = """
