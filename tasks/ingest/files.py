@@ -23,7 +23,7 @@ from oneclass.tasks.errors import InputError
 
 MAGIC = {
     b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd", b"PK\x03\x04": "zip",
-    b"PAR1": "parquet", b"\xd0\xcf\x11\xe0": "workbook",
+    b"PAR1": "parquet", b"\xd0\xcf\x11\xe0": "workbook", b"Obj\x01": "avro",
 }  # fmt: skip
 WORKBOOK_MEMBERS = ("xl/workbook.xml", "xl/workbook.bin", "content.xml")
 """In the zip archives of .xlsx, .xlsb and .ods."""
@@ -68,7 +68,7 @@ def detect_container(path: Path, encoding: str = "") -> str:
     if container not in ("parquet", "workbook"):
         with open_text(path, container, encoding) as stream:
             head = stream.read(256)
-        if head.count(0) > len(head) // 10:
+        if head.count(0) > len(head) // 10 or container == "avro":
             raise InputError(
                 f"{path}: is a binary file. Unpack it, write it as CSV or Parquet, or, if it is text, state its "
                 f'encoding in the data set\'s file, such as\n\nencoding = "utf-16-{"le" if head[0] else "be"}"'
@@ -184,13 +184,15 @@ def _list_zip(path: Path) -> list[str]:
 
 
 def _read_workbook(path: Path) -> IO[bytes]:
-    """Return the rows of a workbook's first sheet with data as CSV, dates in ISO 8601."""
+    """Return the rows of a workbook's sheets, which begin with the same header, as CSV, dates in ISO 8601."""
     rows = io.StringIO()
     with open(path, "rb") as stream, CalamineWorkbook.from_filelike(stream) as workbook:
-        sheets = (workbook.get_sheet_by_index(index) for index in range(len(workbook.sheet_names)))
-        sheet = next((sheet for sheet in sheets if sheet.height), None)
-        cells = sheet.iter_rows() if sheet else ()
-        csv.writer(rows, lineterminator="\n").writerows(map(_format_cell, row) for row in cells)
+        sheets = [sheet for name in workbook.sheet_names if (sheet := workbook.get_sheet_by_name(name)).height]
+        if len({tuple(map(str, next(sheet.iter_rows()))) for sheet in sheets}) > 1:
+            names = ", ".join(sheet.name for sheet in sheets)
+            raise InputError(f"{path}: has sheets that begin with different rows: {names}. Keep those of the table.")
+        for sheet in sheets:
+            csv.writer(rows, lineterminator="\n").writerows(map(_format_cell, row) for row in sheet.iter_rows())
     return io.BytesIO(rows.getvalue().encode())
 
 

@@ -19,7 +19,7 @@ from oneclass.tasks.ingest import files, load
 from oneclass.tasks.ingest.stage import ingest
 from tests.conftest import home_in, query_rows
 from tests.tasks.ingest.conftest import read_logs, write_file
-from tests.tasks.ingest.test_layouts import write_zip
+from tests.tasks.ingest.test_layouts import as_workbook, write_zip
 
 LONG_ID = "9" * 10_000
 FORMATS = {  # data set, content, events
@@ -125,6 +125,8 @@ REFUSED = {  # content, the data set's file, the sentence
     "zip of two": (write_zip({"readme.txt": "", "log.csv": "a"}), {}, "2 files: readme.txt, log.csv. Unpack it"),
     "tar.gz": (gzip.compress(TAR), {"encoding": "cp1252"}, "is a binary file. Unpack it"),
     "old workbook": (b"\xd0\xcf\x11\xe0" + bytes(600), {}, "cannot be read (CalamineError: Cannot detect file format)"),
+    "Avro": (b"Obj\1\2\x16avro.schema" + b"x" * 300, {}, ": is a binary file"),
+    "different sheets": (as_workbook([["By Ann"]], [["user", "sku"], ["a", "x"]]), {}, "different rows: s0, s1"),
     "picture": (b"\x89PNG\r\n\x1a\n" + bytes(60), {}, ": is a binary file"),
     "UTF-16 without a mark": ("user,sku\nJö,Öl\n".encode("utf-16-le"), {}, 'encoding = "utf-16-le"'),
     "quote in a user": ('user,sku,n\na,x,\n"b,x,\n"c,x,\nd,x,\n', {}, "line 3: its quotes do not pair. Mend the line."),

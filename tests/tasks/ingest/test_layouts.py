@@ -55,20 +55,22 @@ def write_zip(files: dict[str, bytes | str]) -> bytes:
     return packed.getvalue()
 
 
-def as_workbook(rows: Iterable[Sequence[str]]) -> bytes:
+def as_workbook(*sheets: Iterable[Sequence[str]]) -> bytes:
     """An .xlsx file of texts, written by hand."""
-    cells = ("".join(f'<c t="inlineStr"><is><t>{cell}</t></is></c>' for cell in row) for row in rows)
-    sheet = "".join(f"<row>{row}</row>" for row in cells)
     formats = "http://schemas.openxmlformats.org"
     main, office = f"{formats}/spreadsheetml/2006/main", f"{formats}/officeDocument/2006/relationships"
-    sheets = '<sheets><sheet name="a" sheetId="1" r:id="r1"/></sheets>'
-    link = f'<Relationships xmlns="{formats}/package/2006/relationships"><Relationship Id="r1" Type="{office}/'
+    head, link = f'<Relationships xmlns="{formats}/package/2006/relationships">', f'Type="{office}/'
+    links = (f'<Relationship Id="r{at}" {link}worksheet" Target="worksheets/{at}.xml"/>' for at in range(len(sheets)))
+    named = "".join(f'<sheet name="s{at}" sheetId="{at + 1}" r:id="r{at}"/>' for at in range(len(sheets)))
     parts = {
-        "_rels/.rels": f'{link}officeDocument" Target="xl/workbook.xml"/></Relationships>',
-        "xl/_rels/workbook.xml.rels": f'{link}worksheet" Target="worksheets/sheet1.xml"/></Relationships>',
-        "xl/workbook.xml": f'<workbook xmlns="{main}" xmlns:r="{office}">{sheets}</workbook>',
-        "xl/worksheets/sheet1.xml": f'<worksheet xmlns="{main}"><sheetData>{sheet}</sheetData></worksheet>',
+        "_rels/.rels": f'{head}<Relationship Id="r" {link}officeDocument" Target="xl/workbook.xml"/></Relationships>',
+        "xl/_rels/workbook.xml.rels": f"{head}{''.join(links)}</Relationships>",
+        "xl/workbook.xml": f'<workbook xmlns="{main}" xmlns:r="{office}"><sheets>{named}</sheets></workbook>',
     }
+    for at, rows in enumerate(sheets):
+        cells = ("".join(f'<c t="inlineStr"><is><t>{cell}</t></is></c>' for cell in row) for row in rows)
+        data = f"<sheetData>{''.join(f'<row>{row}</row>' for row in cells)}</sheetData>"
+        parts[f"xl/worksheets/{at}.xml"] = f'<worksheet xmlns="{main}">{data}</worksheet>'
     return write_zip(parts)
 
 
@@ -143,6 +145,7 @@ LAYOUTS: dict[str, str | bytes | tuple[str | bytes, dict | str]] = {
     **{f"titles in {code}": write_csv([(*row, title) for row in ROWS[:3]], (*NAMES, "title")).encode(code)
        for code, title in TITLES.items()},
     "workbook": as_workbook([NAMES, *ROWS]),
+    "workbook of several sheets": as_workbook([NAMES, *ROWS[:3]], [], [NAMES, *ROWS[3:]]),
     "JSON lines": write_json(RECORDS),
     "JSON array": (json.dumps(RECORDS, indent=2), "from read_json('log')"),
     "JSON objects over several lines": (write_json(RECORDS, indent=2), "from read_json('log')"),
