@@ -16,9 +16,11 @@ RECBOLE_TYPE = re.compile(r":(token|float|token_seq|float_seq)$")
 BLANKS = " \t\u00a0\u200b\u2060\ufeff"
 """Trimmed from ids: blanks that a table shows, and those that it does not."""
 GROUPED_NUMBER = re.compile(r"\d{1,3}([.,]\d{3})+")
+AMOUNT = re.compile(rf"(?i){times.NUMBER.pattern}|-?(\d+|\d{{1,3}}([.,]\d{{3}})+)([.,]\d+)?-?|true|false")
+"""A number, maybe with a comma or with the sign behind it, or whether something was liked."""
 ROUNDED_NUMBER = re.compile(r"-?\d([.,]\d+)?[eE]\+\d+")
 ID_NAMES = frozenset(KNOWN_NAMES["user"] + KNOWN_NAMES["item"])
-MIN_SHARE = 0.5
+MIN_SHARE, MAX_KINDS = 0.5, 8
 WHAT = {"user": "the user", "item": "the item", "value": "the value of an event", "time": "the time",
         "event": "the kind of event"}  # fmt: skip
 
@@ -67,8 +69,7 @@ def match_columns(sample: Sample, dataset: Dataset) -> dict[str, int]:
         UnknownColumns: a role that is needed has no column, or several, or one that only a person can read.
     """
     found: dict[str, list[int]] = {}
-    for role in ROLES:
-        stated = getattr(dataset.columns, role)
+    for role, stated in dataset.columns:
         found[role] = _find_known(sample.names, role) if stated is None else _find_stated(sample, role, stated, dataset)
     positions = {role: places[0] for role, places in found.items() if places}
     asked = [role for role in ("user", "item") if not found[role]]
@@ -103,10 +104,9 @@ def normalize_name(name: str) -> str:
 def count_known(names: Sequence[str], dataset: Dataset) -> int:
     """Count the roles whose columns are among some names."""
     stripped = {name.strip(BLANKS).lower() for name in names}
-    stated = {role: getattr(dataset.columns, role) for role in ROLES}
     return sum(
         bool(_find_known(names, role)) if one is None else any(name.lower() in stripped for name in one)
-        for role, one in stated.items()
+        for role, one in dataset.columns
     )
 
 
@@ -121,7 +121,7 @@ def _find_stated(sample: Sample, role: str, stated: Sequence[str], dataset: Data
     places = [names.index(name) + 1 for name in wanted if name in names]
     what, options = "", [role for role in ROLES if getattr(dataset.columns, role)]
     if twice := [name for name in wanted if names.count(name) > 1]:
-        what = f"Two are called {twice[0]}."
+        what = f"Two are called {twice[0]}: give them different names in the log, or read it by a query."
     elif (stated and not places) or (role == "time" and len(places) < len(stated)):
         what = f"None is called {next(name for name in wanted if name not in names)}."
     if what:
@@ -161,15 +161,21 @@ def find_unread(sample: Sample, positions: Mapping[str, int], dataset: Dataset) 
     amounts = {
         at: len(set(cells))
         for at, cells in free.items()
-        if are_more and at not in in_time and not _is_id(sample, at) and all(map(times.NUMBER.fullmatch, cells))
+        if are_more and at not in in_time and not _is_id(sample, at) and all(map(AMOUNT.fullmatch, cells))
     }
     # What counts has fewer values than what measures.
     in_value = sorted((at for at, different in amounts.items() if different > 1), key=lambda at: amounts[at])
-    candidates = {"value": in_value, "time": in_time}
-    for role, places in candidates.items():
+    for role, places in {"value": in_value, "time": in_time}.items():
         if places and role not in positions and getattr(dataset.columns, role) is None:
             found[role] = sample.names[places[0] - 1].strip()
     return found
+
+
+def _are_kinds(cells: Sequence[str]) -> bool:
+    """Whether cells have a few words, such as `paid` and `cancelled`."""
+    kinds = [*{cell.strip() for cell in cells} - {""}]
+    are_words = not any(map(AMOUNT.fullmatch, kinds)) and not times.are_times(kinds)
+    return are_words and 1 < len(kinds) <= min(MAX_KINDS, len(cells) // 10)
 
 
 def _is_id(sample: Sample, at: int) -> bool:
@@ -193,8 +199,7 @@ def _describe_type(cells: Sequence[str]) -> str:
         return "empty"
     if times.are_times(cells):
         return "time"
-    numbers = [times.NUMBER.fullmatch(cell) for cell in cells]
-    if all(numbers):
+    if all(map(times.NUMBER.fullmatch, cells)):
         return "number" if any("." in cell for cell in cells) else "whole"
     return "nested" if all(cell[0] in "[{" and cell[-1] in "]}" for cell in cells) else "text"
 
@@ -212,9 +217,13 @@ def describe_doubts(sample: Sample, positions: Mapping[str, int], dataset: Datas
                 f"most cells of the item hold {mark!r}, such as {lists[0][:60]!r}: each is taken as one item. If they "
                 f"list several, a query reads them: unnest(string_split(COLUMN, '{mark}'))"
             )
-    negative = next((cell for cell in texts.get("value", ()) if cell.strip().startswith("-")), "")
+    negative = next((cell for cell in texts.get("value", ()) if cell.strip(" 0123456789.,") == "-"), "")
     if negative and not dataset.binarize.get("sum_values"):
         doubts.append(f"some values are negative, such as {negative}: if they are returns, set binarize.sum_values")
+    free = [at for at in range(1, len(sample.names) + 1) if at not in positions.values()]
+    kinds = [sample.names[at - 1].strip() for at in free if _are_kinds(sample.column(at))]
+    if kinds and "event" not in positions and dataset.columns.event is None:
+        doubts.append(f"kinds of events count alike, if {' or '.join(kinds)} has them: name it, or say --event -")
     for role, name in find_unread(sample, positions, dataset).items():
         doubts.append(f"column {name} may be {WHAT[role]}, which is not read: name it, or say --{role} -")
     if "time" in texts:

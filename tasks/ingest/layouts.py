@@ -15,6 +15,7 @@ from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.ingest import times
 from oneclass.tasks.ingest.columns import (
+    AMOUNT,
     BLANKS,
     ID_NAMES,
     MIN_SHARE,
@@ -38,8 +39,8 @@ FORMS_WITHOUT_HEADER = (
     ("\t", ("user", "item", "value", "time"), re.compile(rf"[^\t]+\t[^\t]+\t{NUMBER}\t\d+\s*")),  # u.data
     ("\t", ("user", "item", "value"), re.compile(rf"[^\t]+\t[^\t]+\t{NUMBER}\s*")),  # taste profile triplets
 )
-THOUSANDS = re.compile(r"\s*-?\d{1,3}(,\d{3})+(\.\d+)?\s*")
-COMMA_NUMBER = re.compile(r"\s*-?(\d+|\d{1,3}(\.\d{3})+),(\d+)\s*")
+THOUSANDS = re.compile(r"\s*-?\d{1,3}(,\d{3})+(\.\d+)?-?\s*")
+COMMA_NUMBER = re.compile(r"\s*-?(\d+|\d{1,3}(\.\d{3})+),(\d+)-?\s*")
 JSON = re.compile(r"\s*(\{|\[\s*\{)")
 NESTED = re.compile(r"\s*[\[({].*[\])}]\s*", re.DOTALL)
 MAX_ROWS = 1000
@@ -58,6 +59,7 @@ class Layout:
         columns: role (`user`, `item`, `value`, `time`, `clock`, `event`) -> position of its field, from 1; in Parquet
             and JSON its name.
         is_by_form: whether only its form tells which column is which.
+        has_quotes: whether all fields of the first line are in double quotes.
         doubts, decimal, time_formats: of `describe_doubts`, `_decimal_mark` and `detect_time_formats`.
     """
 
@@ -68,6 +70,7 @@ class Layout:
     fields: int = 0
     columns: tuple[tuple[str, int | str], ...] = ()
     is_by_form: bool = False
+    has_quotes: bool = False
     doubts: tuple[str, ...] = ()
     decimal: str = ""
     time_formats: tuple[str, ...] = ()
@@ -79,8 +82,8 @@ class Layout:
 
     @property
     def is_quoted(self) -> bool:
-        """Whether fields may be in double quotes, as in RFC 4180. Tab-separated logs hold quotes as they are."""
-        return len(self.delimiter) == 1 and self.delimiter != "\t"
+        """Whether fields may be in double quotes, as in RFC 4180. Others between tabs hold quotes as they are."""
+        return len(self.delimiter) == 1 and (self.delimiter != "\t" or self.has_quotes)
 
 
 def detect_text(path: str, text: FileScan, dataset: Dataset) -> Layout:
@@ -99,6 +102,8 @@ def detect_text(path: str, text: FileScan, dataset: Dataset) -> Layout:
         raise InputError(f"{path}: is empty. Give a log with at least one line, or leave it out.")
     if dataset.layout != "recognised":
         return Layout(dataset.layout)
+    if re.match(r"(?i)\s*<(!doctype|\?xml|html|table)\b", filled[0]):
+        raise InputError(f"{path}: is HTML or XML, whatever its name. Save it by a spreadsheet as CSV or .xlsx.")
     if JSON.match("\n".join(filled)):
         if not (records := [record for line in filled if (record := _parse_object(line))]):
             raise InputError(
@@ -108,8 +113,7 @@ def detect_text(path: str, text: FileScan, dataset: Dataset) -> Layout:
         names = list(dict.fromkeys(name for record in records for name in record))
         rows = [[_format_json(record.get(name)) for name in names] for record in records]
         return _match_names(Layout("json"), Sample(path, "JSON lines", names, rows), dataset)
-    is_stated = dataset.columns.model_fields_set or dataset.events
-    if is_stated or not (found := _detect_form(filled)):
+    if dataset.columns.model_fields_set or dataset.events or not (found := _detect_form(filled)):
         layout = _detect_delimited(path, lines[lines.index(filled[0]) :], dataset)
         return replace(layout, skip=layout.skip + lines.index(filled[0]))
     sample = _make_sample(path, "", (), split_rows(filled, found))
@@ -164,9 +168,17 @@ def _detect_form(lines: Sequence[str]) -> Layout | None:
 def _detect_delimited(path: str, lines: Sequence[str], dataset: Dataset) -> Layout:
     """Detect the delimiter, the header and the columns of a log of delimited fields."""
     delimiter = dataset.delimiter or choose_delimiter(lines, dataset)
-    layout, form = Layout("delimited", delimiter), f"delimiter {json.dumps(delimiter)}"
+    has_quotes = all(re.fullmatch(r'"[^"]*"\s*', cell) for cell in lines[0].split(delimiter))
+    layout, form = Layout("delimited", delimiter, has_quotes=has_quotes), f"delimiter {json.dumps(delimiter)}"
+    if delimiter == " " != dataset.delimiter and sum("  " in one.strip() for one in lines) > MIN_SHARE * len(lines):
+        raise InputError(
+            f"{path}: aligns its columns by blanks. Read them by a query in the data set's file:\n\n[source]\nquery = "
+            "\"select cells[1] as user_id, cells[2] as item_id from (select regexp_split_to_array(trim(line), ' +') as "
+            f"cells from read_csv('{path}', columns = {{'line': 'varchar'}}, delim = '', auto_detect = false))\""
+        )
     rows = split_rows(lines, layout)
-    is_numbered = bool(stated := _list_stated(dataset)) and all(map(str.isdigit, stated))
+    stated = [name for role in dataset.columns.model_fields_set for name in getattr(dataset.columns, role) or ()]
+    is_numbered = bool(stated) and all(map(str.isdigit, stated))
     if is_numbered and (_is_header(rows) or not ID_NAMES.isdisjoint(map(normalize_name, rows[0]))):
         raise InputError(
             f"{path}, line 1: looks like a header ({', '.join(rows[0])[:200]}), so that its columns have names. State "
@@ -182,7 +194,7 @@ def _detect_delimited(path: str, lines: Sequence[str], dataset: Dataset) -> Layo
         sample = _make_sample(f"{path}, line 1", form, ("", *names) if dataset.row_names else names, rows[1:])
     else:
         for number, row in enumerate(() if is_numbered else rows[1:MAX_TITLES], 2):
-            if count_known(row, dataset) > 1:
+            if count_known(row, dataset) > 1 or (len(rows[0]) < len(row) and _is_header(rows[number - 1 :])):
                 raise InputError(
                     f"{path}, line {number}: looks like the header ({', '.join(row)[:200]}), with others above it. "
                     "Take these out, or read the log by a query that skips them."
@@ -190,10 +202,6 @@ def _detect_delimited(path: str, lines: Sequence[str], dataset: Dataset) -> Layo
         sample = _make_sample(path, f"{form}, without a header", (), rows)
         layout = replace(layout, fields=len(sample.names))
     return _detect_values(layout, sample, match_columns(sample, dataset), dataset)
-
-
-def _list_stated(dataset: Dataset) -> list[str]:
-    return [name for role in dataset.columns.model_fields_set for name in getattr(dataset.columns, role) or ()]
 
 
 def choose_delimiter(lines: Sequence[str], dataset: Dataset) -> str:
@@ -233,8 +241,8 @@ def _is_header(rows: Sequence[Sequence[str]]) -> bool:
         return times.NUMBER.fullmatch(cell) is not None or times.are_times([cell])
 
     first, below = rows[0], [row for row in rows[1:] if len(row) == len(rows[0])]
-    columns = zip(*below, strict=True)
-    return not any(map(is_measured, first)) and any(all(map(is_measured, filter(None, one))) for one in columns)
+    are_measured = (all(map(is_measured, filter(None, cells))) for cells in zip(*below, strict=True))
+    return not any(map(is_measured, first)) and any(are_measured)
 
 
 def _match_names(layout: Layout, sample: Sample, dataset: Dataset) -> Layout:
@@ -270,7 +278,11 @@ def _detect_values(layout: Layout, sample: Sample, positions: Mapping[str, int],
 
 def _decimal_mark(label: str, values: Sequence[str], dataset: Dataset) -> str:
     """Return the decimal mark of values with commas, nothing if they have none; ask if they may separate thousands."""
-    commas = [one.strip() for one in values if COMMA_NUMBER.fullmatch(one) or THOUSANDS.fullmatch(one)]
+    filled = [one.strip() for one in values if one.strip()]
+    if filled and not any(map(AMOUNT.fullmatch, filled)):
+        shown = f"values such as {filled[0][:60]!r} are no numbers"
+        raise InputError(f"{label}: {shown}. Name another column, convert them by a query, or say --value -")
+    commas = [one for one in filled if COMMA_NUMBER.fullmatch(one) or THOUSANDS.fullmatch(one)]
     if dataset.decimal or len(commas) <= MIN_SHARE * sum("," in one or "." in one for one in values):
         return dataset.decimal or ""  # what else has a comma is damage
     if not all(map(COMMA_NUMBER.fullmatch, commas)) or all(map(THOUSANDS.fullmatch, commas)):

@@ -162,11 +162,8 @@ def _parse(log: LogFile, layout: Layout, path: Path, dataset: Dataset, limit: in
 def _name_columns(log: LogFile, layout: Layout, path: Path, *, with_line: bool) -> str:
     """Return the statement with one row per record of a log, whose columns are called by their roles."""
     longest = max(LINE_BYTES, min(log.text.max_line_bytes + 2, MAX_LINE_BYTES)) if log.text else LINE_BYTES
-    sizes = {
-        "path": _quote(escape_path(path)),
-        "longest": str(longest),
-        "buffer": str(max(READ_BUFFER_BYTES, 2 * longest)),
-    }
+    buffer = max(READ_BUFFER_BYTES, 2 * longest)
+    sizes = {"path": _quote(escape_path(path)), "longest": str(longest), "buffer": str(buffer)}
     if layout.form in ("delimited", "netflix"):
         numbers = range(1, layout.fields + 1)
         relation = sql.statement(
@@ -206,11 +203,13 @@ def _as_number(decimal: str) -> str:
     """Return the number that the text `value` is; null where it is none."""
     # DuckDB reads 5_0 as 50.
     plain = "if(contains({value}, '_'), null, try_cast({value} as double))"
+    signed = r"regexp_replace(trim(value), '^(\d.*)-$', '-\1')"  # as SAP writes it
     if not decimal:
-        return plain.format(value="value")
+        likes = "case lower(trim(value)) when 'true' then 1 when 'false' then 0 end"
+        return f"coalesce({plain.format(value='value')}, {likes}, {plain.format(value=signed)})"
     thousands = "." if decimal == "," else ","
-    grouped = f"regexp_full_match(value, '-?\\d{{1,3}}([{thousands}]\\d{{3}})+([{decimal}]\\d+)?')"
-    number = plain.format(value=f"replace(replace(value, '{thousands}', ''), '{decimal}', '.')")
+    grouped = f"regexp_full_match({signed}, '-?\\d{{1,3}}([{thousands}]\\d{{3}})+([{decimal}]\\d+)?')"
+    number = plain.format(value=f"replace(replace({signed}, '{thousands}', ''), '{decimal}', '.')")
     return f"case when not contains(value, '{thousands}') or {grouped} then {number} end"
 
 

@@ -18,7 +18,7 @@ FIRST_SECOND, LAST_SECOND = 788_918_400, 4_102_444_799
 SOON_SECOND = 2_000_000_000  # 2033: larger numbers are ids rather than times
 LATE_SECOND = 946_684_800  # where all times lie before 2000, numbers may count from 2001
 FIRST_DATE, LAST_DATE, MISSING = 1900_01_01, 2099_12_31, "1970-01-01"
-NUMBER = re.compile(r"\s*-?\d+(?:\.\d+)?\s*", re.ASCII)
+NUMBER = re.compile(r"\s*-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?\s*", re.ASCII)
 NAIVE_ISO = r"\s*\d{4}([-/])\d{1,2}[-/]\d{1,2}([ T]+\d{1,2}:\d{1,2}(:\d{1,2}(\.\d+)?)?)?\s*"
 ZONED_ISO = (
     r"\s*\d{4}[-/]\d{1,2}[-/]\d{1,2}[ T]+\d{1,2}:\d{1,2}(:\d{1,2}(\.\d+)?)?\s*"
@@ -27,14 +27,16 @@ ZONED_ISO = (
 ISO = re.compile(rf"(?!.*[AaPp][Mm]\s*$)(({NAIVE_ISO})|({ZONED_ISO}))")  # am and pm are no zones
 DATE = re.compile(
     r"\s*(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|(19|20)\d{6}(\d{4}(\d\d)?)?|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4}"
-    r"|\d{1,2}[- ][A-Za-z]{3,9}[- ]\d{2,4})([ T,].*)?"
+    r"|([A-Z][a-z]{2}, )?\d{1,2}[- ][A-Za-z]{3,9}[- ]\d{2,4}"
+    r"|([A-Z][a-z]{2} )?(Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]* \d{1,2},? \d\d(\d\d|:\d\d))([ T,:].*)?"
 )
 MIDNIGHT = re.compile(r"[ T]00:00:00(\.0+)?$")
-CLOCKS = ("%H:%M:%S.%f", "%H:%M:%S", "%H:%M", "%I:%M:%S %p", "%I:%M %p", "%I:%M:%S%p", "%I:%M%p")
+CLOCKS = ("%H:%M:%S.%f", "%H:%M:%S", "%H:%M", "%I:%M:%S %p", "%I:%M %p", "%I:%M:%S%p", "%I:%M%p",
+          "%H:%M:%S,%g", "%H%M%S", "%H")  # fmt: skip
 DATES = (
     "%Y-%m-%d", "%Y/%m/%d", "%Y.%m.%d", "%d.%m.%Y", "%d.%m.%y", "%d/%m/%Y", "%m/%d/%Y", "%d/%m/%y", "%m/%d/%y",
     "%d-%m-%Y", "%m-%d-%Y", "%d-%m-%y", "%m-%d-%y", "%d %b %Y", "%d %B %Y", "%d-%b-%Y", "%d-%b-%y", "%b %d, %Y",
-    "%B %d, %Y", "%Y%m%d",
+    "%B %d, %Y", "%Y%m%d", "%y-%m-%d", "%y/%m/%d", "%y.%m.%d",
 )  # fmt: skip
 COMPACT, COMPACT_FORMATS = re.compile(r"\s*(19|20)\d{10}(\d\d)?\s*"), ("%Y%m%d%H%M%S", "%Y%m%d%H%M")
 ZONED = ("%a, %d %b %Y %H:%M:%S %z", "%d %b %Y %H:%M:%S %z", "%a, %d %b %Y %H:%M %z", "%a %b %d %H:%M:%S %z %Y")
@@ -76,25 +78,29 @@ def detect_time_formats(label: str, times: Sequence[str], dataset: Dataset) -> t
         return ()
     if not filled or sum(ISO.fullmatch(time) is not None for time in filled) >= MIN_MATCH * len(filled):
         return ()
-    return _choose_formats(label, filled)
+    return _choose_formats(label, filled, dataset.max_future_days)
 
 
-def _choose_formats(label: str, times: Sequence[str]) -> tuple[str, ...]:
-    """Return the formats that read most of some times; nothing if none reads half of them."""
+def _choose_formats(label: str, times: Sequence[str], future_days: float) -> tuple[str, ...]:
+    """Return the formats that read most of some times, at the most some days from now."""
     candidates = [ZONED, *map(_with_clocks, DATES)]
-    counts = (f"count(*) filter (year({_parse(formats)}) between 1000 and 9999)" for formats in candidates)
+    past = f"between '1000-01-01' and now()::timestamp + to_days({future_days + 1:.0f})"
+    counts = (f"count(*) filter ({_parse(formats)} {past})" for formats in candidates)
     with duckdb.connect() as connection:
         query = f"select {', '.join(counts)} from (select unnest(?::varchar[]) as time)"
         found = connection.execute(query, [list(times)]).fetchone() or ()
     best = max(found)
     first, *others = [formats for formats, count in zip(candidates, found, strict=True) if count == best]
     if best < MIN_MATCH * len(times):
-        return ()
+        said = (
+            f"{label}: its times, such as {times[0].strip()!r}, are in no known form. State it in the data set's file:"
+        )
+        raise InputError(f'{said}\n\ntime_format = "%d.%m.%Y %H:%M"    # or another\n\nor leave them out: --time -')
     date = first[-1]
     if swapped := [one[-1] for one in others if sorted(one[-1]) == sorted(date)]:  # the same parts
         raise InputError(
-            f"{label}: its times may name the day or the month first, as {times[0].strip()!r}. State which in the data "
-            f'set\'s file:\n\ntime_format = "{date}"    # or "{swapped[0]}"'
+            f"{label}: its times may name the day, month or year first, as {times[0].strip()!r}. State which in the "
+            f'data set\'s file:\n\ntime_format = "{date}"    # or "{swapped[0]}"'
         )
     return first
 
@@ -106,12 +112,10 @@ def are_times(texts: Sequence[str]) -> bool:
 
 def may_be_times(texts: Sequence[str]) -> bool:
     """Whether most texts are dates, or all are numbers that may count from 1970 to this century's first decades."""
-    if are_times(texts):
-        return True
-    numbers = [float(text) for text in texts if NUMBER.fullmatch(text)]
-    return len(numbers) == len(texts) > 0 and any(
-        LATE_SECOND * ticks <= min(numbers) <= max(numbers) < SOON_SECOND * ticks for ticks in TIME_UNITS.values()
-    )
+    numbers = [float(text) for text in texts if NUMBER.fullmatch(text)] or [0.0]
+    spans = [(LATE_SECOND * ticks, SOON_SECOND * ticks) for ticks in TIME_UNITS.values()]
+    are_instants = any(low <= min(numbers) <= max(numbers) < high for low, high in spans)
+    return are_times(texts) or (are_instants and len(numbers) == len(texts))
 
 
 def _most_match(pattern: re.Pattern[str], texts: Sequence[str]) -> bool:
@@ -123,8 +127,7 @@ def describe_doubts(times: Sequence[str]) -> list[str]:
     """Return a sentence on each thing that sampled times suggest, which are kept as they are."""
     if len(times) > 1 and len(set(times)) == 1:
         return [f"all times are equal, {times[0].strip()}: they give no order"]
-    missing = sum(time.strip().startswith(MISSING) for time in times)
-    if missing:
+    if missing := sum(time.strip().startswith(MISSING) for time in times):
         return [f"{missing / len(times):.0%} of the times are {MISSING}, which stands for a missing one: rejected"]
     numbers = [float(time) for time in times if NUMBER.fullmatch(time)]
     if numbers and FIRST_SECOND <= min(numbers) <= max(numbers) < LATE_SECOND:
@@ -194,9 +197,8 @@ def _parse(formats: Sequence[str]) -> str:
 
 
 def _to_microseconds(number: str, per_second: int) -> str:
-    return (
-        f"{number} * {1_000_000 // per_second}" if per_second <= 1_000_000 else f"{number} // {per_second // 1_000_000}"
-    )
+    scaled = f"* {1_000_000 // per_second}" if per_second <= 1_000_000 else f"// {per_second // 1_000_000}"
+    return f"{number} {scaled}"
 
 
 def _is_certain(number: float) -> bool:
@@ -206,8 +208,4 @@ def _is_certain(number: float) -> bool:
 
 
 def _with_clocks(date_format: str) -> tuple[str, ...]:
-    return (
-        *(f"{date_format} {clock}" for clock in CLOCKS),
-        *(f"{date_format}T{clock}" for clock in CLOCKS[:3]),
-        date_format,
-    )
+    return (*(f"{date_format}{mark}{clock}" for mark in (" ", "T", ", ") for clock in CLOCKS), date_format)

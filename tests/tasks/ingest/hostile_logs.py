@@ -173,8 +173,8 @@ def read_naively(case: Case) -> tuple[list[Event], int, bool]:
 def parse_event(dataset: Dataset, record: dict[str, str], marks: set[str]) -> Event | None:
     """Parse a record; None if it is a reject, as one whose ids have a mark of damage is."""
     user, item = clean_id(record["user"]), clean_id(record["item"])
-    text = record.get("value", "1")
-    value = float(text) if NUMBER.fullmatch(text) else math.nan
+    text = re.sub("^ *([0-9].*)- *$", r"-\1", record.get("value", "1"))
+    value = float(text) if NUMBER.fullmatch(text) else {"true": 1.0, "false": 0.0}.get(text.strip(" "), math.nan)
     time = parse_time(record.get("time", ""))
     is_missing = bool({user, item} & {"", *dataset.missing_ids}) or ("time" in record and time is None)
     if is_missing or marks & {*user, *item} or not -1000 <= value <= 1000:

@@ -98,7 +98,8 @@ PACKINGS = {"gzip": gzip.compress, "bzip2": bz2.compress, "xz": lzma.compress, "
             "zip": lambda content: write_zip({"__MACOSX/._a": b"\0", ".DS_Store": b"\0", "x/a": content})}  # fmt: skip
 UNITS = {"seconds": "", "milliseconds": "0" * 3, "microseconds": "0" * 6, "nanoseconds": "0" * 9, "pandas": ".0"}
 TIMES = ["%d.%m.%Y %H:%M", "%d/%m/%Y %H:%M", "%m/%d/%Y %H:%M", "%m/%d/%Y %I:%M:%S %p", "%Y/%m/%d %H:%M",
-         "%Y-%m-%d %I:%M %p", "%Y-%m-%dT%H:%M:%SZ", "%d %b %Y %H:%M", "%d-%m-%Y %H:%M"]  # fmt: skip
+         "%Y-%m-%d %I:%M %p", "%Y-%m-%dT%H:%M:%SZ", "%d %b %Y %H:%M", "%d-%m-%Y %H:%M", '"%b %d, %Y, %I:%M %p"',
+         "%y-%m-%d %H:%M", "%d.%m.%y %H:%M", "%Y%m%d %H%M%S", '"%Y-%m-%d %H:%M:%S,000"']  # fmt: skip
 STATED_TIMES = ["%Y%m%dT%H%M%SZ", "%a %b %d %H:%M:%S %Y"]
 TIMES_OF_TOKYO = ["%Y-%m-%dT%H:%M:%S+0900", "%Y-%m-%d %H:%M:%S +0900", "%Y-%m-%d %H:%M:%S Asia/Tokyo",
                   '"%a, %d %b %Y %H:%M:%S +0900"', "%a %b %d %H:%M:%S +0900 %Y"]  # fmt: skip
@@ -134,6 +135,10 @@ LAYOUTS: dict[str, str | bytes | tuple[str | bytes, dict | str]] = {
     "title of a table": ("Orders of the shop,,,\n,,,\n" + PLAIN, "from read_csv('log', skip = 2)"),
     "title above unknown names": ("Orders of the shop\n\n" + PLAIN.replace("user_id,item_id", "Nr,Was"),
                                   "select * rename (Nr as user_id, Was as item_id) from read_csv('log', skip = 2)"),
+    "comments above unknown names": ("# by a tool\n\n" + write_csv(ROWS, ("user_id", *"abc"), "\t"),
+                                     "select user_id, a as item_id, b as value, c as occurred_at "
+                                     + "from read_csv('log', skip = 2)"),
+    "quotes between tabs": re.sub(r"[^\t\n]+", r'"\g<0>"', write_csv(ROWS, delimiter="\t")),
     "byte order mark": "\ufeff" + PLAIN,
     "UTF-16": PLAIN.encode("utf-16"),
     "Windows-1252": (PLAIN.encode("windows-1252"), {"encoding": "windows-1252"}),
@@ -248,6 +253,7 @@ CELLS = {  # content, what is declared, users, items and times of the events; ea
     "day first": (TIMED + "u,i,3/4/2024\n", {"time_format": "%d/%m/%Y"}, ["u i 2024-04-03 00:00:00"]),
     "month first": (TIMED + "u,i,1/2/2024 10:00\nu,i,3/4/2024 1:02:03 PM\n", {"time_format": "%m/%d/%Y"},
                     ["u i 2024-01-02 10:00:00", "u i 2024-03-04 13:02:03"]),
+    "hours": (TIMED + "u,i,2024-03-31 9\n", {}, ["u i 2024-03-31 09:00:00"]),
     "years": (TIMED + "u,i,2021\n", {"time_format": "%Y"}, ["u i 2021-01-01 00:00:00"]),
     "early seconds": (TIMED + "u,i,250000000\n", {"time_format": "s"}, ["u i 1977-12-03 12:26:40"]),
 }  # fmt: skip
