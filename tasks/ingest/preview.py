@@ -139,6 +139,6 @@ def _describe_layout(path: str, layout: Layout) -> str:
     if layout.form == "delimited":
         form = f"delimited by {layout.delimiter!r}, {'with' if layout.names else 'without'} a header"
     named = _name_columns(layout) or {role: f"field {at}" for role, at in layout.columns}
-    times = [f"times as {layout.time_formats[-1]}"] if layout.time_formats else []
+    times = [f"times as {layout.time_formats[0]}"] if layout.time_formats else []
     columns = [f"{role:<6} <- {name}" for role, name in named.items()]
     return "\n    ".join([f"{path}: {form}", *columns, *layout.doubts, *times])

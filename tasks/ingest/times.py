@@ -54,7 +54,7 @@ def detect_time_formats(label: str, times: Sequence[str], dataset: Dataset) -> t
 
     Returns:
         `time_format` of the data set's file if declared, formats of `strptime`, or nothing for numbers and ISO 8601. A
-        date's format is the last, after those with a time of day.
+        date's format is the first, before those with a time of day.
 
     Raises:
         InputError: the numbers may be of several units, or the day may be the month.
@@ -96,8 +96,8 @@ def _choose_formats(label: str, times: Sequence[str], future_days: float) -> tup
             f"{label}: its times, such as {times[0].strip()!r}, are in no known form. State it in the data set's file:"
         )
         raise InputError(f'{said}\n\ntime_format = "%d.%m.%Y %H:%M"    # or another\n\nor leave them out: --time -')
-    date = first[-1]
-    if swapped := [one[-1] for one in others if sorted(one[-1]) == sorted(date)]:  # the same parts
+    date = first[0]
+    if swapped := [one[0] for one in others if sorted(one[0]) == sorted(date)]:  # the same parts
         raise InputError(
             f"{label}: its times may name the day, month or year first, as {times[0].strip()!r}. State which in the "
             f'data set\'s file:\n\ntime_format = "{date}"    # or "{swapped[0]}"'
@@ -208,4 +208,4 @@ def _is_certain(number: float) -> bool:
 
 
 def _with_clocks(date_format: str) -> tuple[str, ...]:
-    return (*(f"{date_format}{mark}{clock}" for mark in (" ", "T", ", ") for clock in CLOCKS), date_format)
+    return (date_format, *(f"{date_format}{mark}{clock}" for mark in (" ", "T", ", ") for clock in CLOCKS))
