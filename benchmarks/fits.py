@@ -117,7 +117,7 @@ def compare_evaluations(part: Part, threads: int) -> list[str]:
     peer, _, peer_cpu, _ = time_call(partial(evaluator.get_scores_from_score_matrix, scores, [100]), 3)
     cells = [f"{own['ndcg@100'].mean():.5f}", f"{own['mean_rank'].mean():.4f}"]
     ratio, of_peer = f"{peer_cpu / cpu:.1f}", f"{peer['ndcg@100']:.5f}"
-    return ["evaluation", f"{cpu:.3f}", *cells, "irspack", f"{peer_cpu:.3f}", ratio, of_peer]
+    return ["evaluation", f"{cpu:.3f}", *cells, "irspack", f"{peer_cpu:.3f}", ratio, of_peer, ""]
 
 
 def main() -> None:
@@ -139,8 +139,8 @@ def main() -> None:
             continue
         kind = MODELS[name]
         # Passes of wmf and hpf are all made, as their peers make them.
-        every_pass = [patch.object(module, "TOLERANCE", 0.0) for module in (wmf_model, hpf_model)]
-        with threadpool_limits(options.threads), every_pass[0], every_pass[1]:
+        all_passes = partial(patch.object, attribute="TOLERANCE", new=0.0)
+        with threadpool_limits(options.threads), all_passes(wmf_model), all_passes(hpf_model):
             kind(kind.Settings(**settings), threads=options.threads).fit(train[:50])
             model, _, cpu, _ = time_call(partial(kind(kind.Settings(**settings), threads=options.threads).fit, train))
             cells = [name, f"{cpu:.2f}"]

@@ -177,9 +177,7 @@ def main() -> int:
             if differing := try_moment(folder, before, moment, expected):
                 print(f"write {moment} of {writes}: {differing}", flush=True)
                 wrong += 1
-        print(
-            f"{len(moments)} interruptions of {writes} writes; {len(moments) - wrong} ended like an undisturbed night"
-        )
+        print(f"{count} interruptions of {writes} writes; {count - wrong} ended like an undisturbed night")
     return int(wrong > 0)
 
 

@@ -66,8 +66,10 @@ def load_lines(path: Path, count: int) -> pl.DataFrame:
 
 def main() -> None:
     options = parse_options(__doc__, dataset="", source=[], lines="", items=6000)
-    read = load_lines(Path(options.lines), options.items) if options.lines else None
-    likes = pl.DataFrame(query_run(LIKES, options.dataset, options.source)) if read is None else read
+    if options.lines:
+        likes = load_lines(Path(options.lines), options.items)
+    else:
+        likes = pl.DataFrame(query_run(LIKES, options.dataset, options.source))
     newer = pl.col("time").rank("ordinal", descending=True).over("user_id")
     split = oneclass.Split("last", likes.filter(newer > 1), likes.filter(newer == 1))
     models = [oneclass.SLIST(), oneclass.Transitions(), oneclass.MRFDense(recency_exponent=1), VSKNN(), oneclass.EASE()]

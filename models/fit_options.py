@@ -214,5 +214,5 @@ DEFAULT_OPTIONS = FitOptions()
 
 
 def has_converged(before: float, now: float, tolerance: float) -> bool:
-    """Whether an objective has changed by less than this share of itself since the last check; never if it is 0."""
+    """Whether an objective changed by less than a share of itself since the last check; never for a tolerance of 0."""
     return abs(now - before) < tolerance * abs(before)

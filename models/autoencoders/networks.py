@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 class CDAESettings(AutoencoderSettings):
-    """Defaults chosen on the validation users of ml-1m, but for K and the dropout of the other autoencoders."""
+    """Defaults chosen on ml-1m's validation users; K and the dropout are those of the other autoencoders."""
 
     search_space: ClassVar[SearchSpace] = {
         "hidden": Choice((50, 100, 200, 400), manual_only=True),

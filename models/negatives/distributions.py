@@ -28,7 +28,7 @@ class NegativeDistribution(ABC):
     """The distribution of the sampled negatives of a fitted model."""
 
     def with_statistics(self, train: csr_matrix) -> Self:
-        """Return the distribution with statistics of all rows of `train`; other methods read their users' alone."""
+        """Return the distribution with statistics of all rows of `train`; other methods read only their users' rows."""
         return self
 
     @abstractmethod

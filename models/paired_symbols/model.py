@@ -153,7 +153,7 @@ class PairedSymbols(LikeModel[PairedSymbolsSettings]):
     def _initial_posterior(
         self, interactions: csr_matrix, options: FitOptions = DEFAULT_OPTIONS
     ) -> PairedSymbolsPosterior:
-        """Return q before its first pass: the earlier fit, or zeros and, as zero is fixed, small random items."""
+        """Return the initial q: of the earlier fit, or with items at small random means (zero is a fixed point)."""
         graph, settings, start = csr_matrix(interactions, dtype=np.float32), self.params, options.start
         users = self._blank_symbols(graph, settings.tau_u)
         items = self._blank_symbols(graph.tocsc(), settings.tau_v)

@@ -29,7 +29,7 @@ EDGE_SCHEMA = pa.schema(
     + [("weight", pa.float64())]
 )
 MIN_TIME, MAX_TIME = -(2**63), 2**63 - 1  # sentinels: the time of an event without one, and above all times
-MAX_REASONS = 20
+MAX_REASONS = 20  # for rejects; more are counted together
 
 
 def aggregate_edges(
@@ -149,9 +149,6 @@ def select_like_events(
         return "(from weighted_events)", {}
     statement = sql.statement("binarize/events_by_value", comparison=">=")
     return f"({statement})", {"threshold": likes.threshold, "since": since, "until": until}
-
-
-"""More reasons for rejects are counted together."""
 
 
 class FunnelStep(NamedTuple):

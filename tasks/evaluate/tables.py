@@ -39,14 +39,14 @@ from oneclass.tasks.stores.matrices import SplitMatrices
 from oneclass.tasks.stores.stages import StageCache
 from oneclass.tasks.stores.warehouse import table_digest
 
+logger = logging.getLogger(__name__)
 Rows = list[tuple[Any, ...]]
 PROTOCOL_TABLES = ("metrics", "comparisons", "beyond_accuracy", "considered", "strata")
 LEAVE_ONE_OUT_TABLES = ("ranks_by_degree", "like_by_degree", "calibration")
-logger = logging.getLogger(__name__)
 STRATA = ACTIVITY, POPULARITY = "activity", "popularity"
 THIRDS = ("low", "middle", "high")
-METRICS = ("ndcg@100", "recall@20", "mean_rank")  # of `evaluation.strata`; every protocol has them
-COMPUTE_METRICS: dict[str, UserMetric] = {name: of for name in METRICS if (of := find_metric(name)) is not None}
+STRATUM_METRICS = ("ndcg@100", "recall@20", "mean_rank")  # every protocol has them
+COMPUTE_METRICS: dict[str, UserMetric] = {name: of for name in STRATUM_METRICS if (of := find_metric(name)) is not None}
 
 
 class StratumRow(NamedTuple):

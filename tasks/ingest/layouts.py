@@ -82,7 +82,7 @@ class Layout:
 
     @property
     def is_quoted(self) -> bool:
-        """Whether fields may be in double quotes, as in RFC 4180. Others between tabs hold quotes as they are."""
+        """Whether fields may be in double quotes, as in RFC 4180. Other tab-separated logs keep quotes as they are."""
         return len(self.delimiter) == 1 and (self.delimiter != "\t" or self.has_quotes)
 
 

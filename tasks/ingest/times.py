@@ -92,10 +92,10 @@ def _choose_formats(label: str, times: Sequence[str], future_days: float) -> tup
     best = max(found)
     first, *others = [formats for formats, count in zip(candidates, found, strict=True) if count == best]
     if best < MIN_MATCH * len(times):
-        said = (
+        raise InputError(
             f"{label}: its times, such as {times[0].strip()!r}, are in no known form. State it in the data set's file:"
+            '\n\ntime_format = "%d.%m.%Y %H:%M"    # or another\n\nor leave them out: --time -'
         )
-        raise InputError(f'{said}\n\ntime_format = "%d.%m.%Y %H:%M"    # or another\n\nor leave them out: --time -')
     date = first[0]
     if swapped := [one[0] for one in others if sorted(one[0]) == sorted(date)]:  # the same parts
         raise InputError(

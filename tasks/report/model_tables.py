@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from oneclass.tasks.evaluate.tables import ACTIVITY, METRICS, POPULARITY, THIRDS
+from oneclass.tasks.evaluate.tables import ACTIVITY, POPULARITY, STRATUM_METRICS, THIRDS
 from oneclass.tasks.html.numbers import format_list, format_significant
 from oneclass.tasks.leaderboard import FOLDS_NOTE, LeaderboardRow
 from oneclass.tasks.protocols import PROTOCOLS, Protocol, describe_folds
@@ -121,7 +121,7 @@ def _build_pivot_table(name: str, caption: str, source: str, values: list[Row], 
 def _build_strata_table(strata: list[Row], board: list[LeaderboardRow], published: LeaderboardRow | None) -> Table:
     """Build a table with a row per stratum, and a column each for the published list, the best and popularity."""
     protocol = board[0].protocol
-    metric = next(metric for metric in PROTOCOLS[protocol].main_metrics if metric in METRICS)
+    metric = next(metric for metric in PROTOCOLS[protocol].main_metrics if metric in STRATUM_METRICS)
     shown = [*filter(None, [published]), board[0], *(row for row in board if row.model == BASELINE)]
     lists = dict.fromkeys(format_list(row.model, row.score) for row in shown)
     rows: dict[tuple[str, str], Row] = {}

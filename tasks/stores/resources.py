@@ -1,6 +1,6 @@
-"""Cores and memory available to this process, within the limits of a container and of `ulimit`; and what it took.
+"""Cores and memory available to this process, within the limits of a container and of `ulimit`; and its peak memory.
 
-Errors of exhausted memory or disk get advice.
+Errors of exhausted memory or disk say what to do.
 """
 
 import contextlib

@@ -32,11 +32,10 @@ from oneclass.tasks.stores.home import Home
 from oneclass.tasks.stores.matrices import SplitMatrices
 from oneclass.tasks.tuning.validation import ValidationData, evaluate_model, load_validation
 
+logger = logging.getLogger(__name__)
+optuna.logging.disable_default_handler()  # `log_trial` logs the trials
 STARTUP_TRIALS = 4  # trials before the sampler learns from them
 TRIAL_STATES = {TrialState.COMPLETE: "done", TrialState.PRUNED: "pruned", TrialState.FAIL: "failed"}
-
-optuna.logging.disable_default_handler()  # `tasks.tuning.search` logs the trials
-logger = logging.getLogger(__name__)
 MAX_SECONDS_RATIO, MIN_LIMIT_SECONDS = 8, 20.0  # limit of a run's own trials: over the first one, and at least
 
 

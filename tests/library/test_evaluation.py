@@ -225,19 +225,19 @@ def one_out():
 
 
 @pytest.fixture(params=["one split", "folds"])
-def found(request):
+def evaluation(request):
     if request.param == "one split":
         return request.getfixturevalue("one_out")
     return evaluate(MODELS, LIKES, metrics=NAMES, folds=2, threads=1)
 
 
-def test_values_errors_and_comparisons_are_those_of_the_tables(found):
-    assert found.metrics["metric"].to_list() == NAMES * 2
-    for table in (found.metrics, found.comparisons):
+def test_values_errors_and_comparisons_are_those_of_the_tables(evaluation):
+    assert evaluation.metrics["metric"].to_list() == NAMES * 2
+    for table in (evaluation.metrics, evaluation.comparisons):
         first = table.filter(pl.col("metric").is_in(FIXED)).with_columns(pl.col("metric").replace(RENAMED))
         second = table.filter(pl.col("metric").is_in(list(RENAMED.values())))
         assert first.sort(pl.all()).equals(second.sort(pl.all())) and len(first)
-    assert found.comparisons.filter(metric="hr@1")["p_value"].item() < 1
+    assert evaluation.comparisons.filter(metric="hr@1")["p_value"].item() < 1
 
 
 def test_a_hit_rate_is_a_share_of_users(one_out):

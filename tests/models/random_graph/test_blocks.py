@@ -263,35 +263,35 @@ def double_block(block, state, add):
 
 
 @pytest.fixture
-def begun(long_tailed, tmp_path):
+def user_blocks(long_tailed, tmp_path):
     with partition_users(long_tailed, 3, "terms", FitOptions(workers=Backwards(), scratch=tmp_path)) as blocks:
         blocks.write_users({"users": np.arange(300.0), "same": np.arange(600).reshape(300, 2)})
         yield blocks
     assert not list(tmp_path.iterdir())
 
 
-def test_blocks_keep_what_their_calls_write_and_a_call_that_is_made_twice_writes_the_same(begun):
-    assert [number for number, _ in begun.map_blocks(double_block, 1.0, writes=True)] == [0, 1, 2]
-    np.testing.assert_array_equal(begun.gather_users()["users"], 2 * np.arange(300.0) + 1)
-    np.testing.assert_array_equal(begun.gather_users()["same"], np.arange(600).reshape(300, 2))
+def test_blocks_keep_what_their_calls_write_and_a_call_that_is_made_twice_writes_the_same(user_blocks):
+    assert [number for number, _ in user_blocks.map_blocks(double_block, 1.0, writes=True)] == [0, 1, 2]
+    np.testing.assert_array_equal(user_blocks.gather_users()["users"], 2 * np.arange(300.0) + 1)
+    np.testing.assert_array_equal(user_blocks.gather_users()["same"], np.arange(600).reshape(300, 2))
 
 
-def test_some_blocks_are_asked_and_the_others_stay(begun):
-    begun.map_blocks(double_block, 0.0, of=begun[1:2], writes=True)
-    middle, users = begun[1], np.arange(300.0)
+def test_some_blocks_are_asked_and_the_others_stay(user_blocks):
+    user_blocks.map_blocks(double_block, 0.0, of=user_blocks[1:2], writes=True)
+    middle, users = user_blocks[1], np.arange(300.0)
     users[middle.first : middle.end] *= 2
-    np.testing.assert_array_equal(begun.gather_users()["users"], users)
+    np.testing.assert_array_equal(user_blocks.gather_users()["users"], users)
 
 
-def test_two_writes_of_a_block_are_kept(begun, tmp_path):
+def test_two_writes_of_a_block_are_kept(user_blocks, tmp_path):
     for _ in range(4):
-        begun.map_blocks(double_block, 0.0, writes=True)
+        user_blocks.map_blocks(double_block, 0.0, writes=True)
     names = sorted(file.name for file in tmp_path.glob("*/*"))
     assert names == [f"block-{number}-{state}.npz" for number in range(3) for state in (3, 4)]
 
 
-def test_a_block_has_its_rows_and_refuses_those_of_another_matrix(begun, long_tailed):
-    for block in begun:
+def test_a_block_has_its_rows_and_refuses_those_of_another_matrix(user_blocks, long_tailed):
+    for block in user_blocks:
         assert (block.matrix(120) != long_tailed[block.first : block.end]).nnz == 0
     with pytest.raises(ValueError, match=r"rows 0 to \d+ came as a matrix of .*90 columns"):
-        begun[0].matrix(90)
+        user_blocks[0].matrix(90)

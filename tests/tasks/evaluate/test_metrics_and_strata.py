@@ -15,7 +15,7 @@ from oneclass.tasks.binarize.stage import binarize
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.evaluate.own_metrics import choose_metrics
 from oneclass.tasks.evaluate.stage import evaluate
-from oneclass.tasks.evaluate.tables import METRICS
+from oneclass.tasks.evaluate.tables import STRATUM_METRICS
 from oneclass.tasks.protocols import list_splits
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import SplitPlan, split
@@ -165,7 +165,7 @@ def test_strata_are_thirds_of_users_and_items_by_plain_counts(home, shop, protoc
                 keys = [user.user_id] * len(user.targets) if strata == "activity" else user.targets
                 of_users.append((user.places[[thirds[key] == third for key in keys]], user.candidates))
             of_users = [(places, candidates) for places, candidates in of_users if len(places)]
-            for metric in METRICS:
+            for metric in STRATUM_METRICS:
                 found = [list_metrics(*user)[metric] for user in of_users]
                 error, targets = np.std(found) / np.sqrt(len(found)), sum(len(places) for places, _ in of_users)
                 expected[third, metric] = min(inside), max(inside), np.mean(found), error, len(found), targets
