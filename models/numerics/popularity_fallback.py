@@ -4,7 +4,7 @@ On a sparse log most items share no weight with a history, and their sum is exac
 candidate with evidence, the more popular first. Below those with negative sums too: a weight needs users who share the
 two items, so an item with weights to the history is a likelier one than an item without any, whatever their sign; and
 a centred field leaves out the item's mean, by which even its negative sums lie above the estimate for a rare item. On
-held-out edges of three sparse logs this makes S higher (docs/benchmarks/accuracy.md).
+held-out edges of three sparse logs this makes S higher.
 """
 
 import numpy as np

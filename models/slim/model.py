@@ -6,7 +6,7 @@ Ning and Karypis, "SLIM: Sparse Linear Methods for Top-N Recommender Systems", 2
 
 (eq. 2 and 4), and a user's scores are x W. Items for which that is zero rank by popularity, below the others.
 Penalties that are left out are multiples of what a like meets on the diagonal of the Gram matrix, learned over seven
-logs (docs/benchmarks/accuracy.md).
+logs.
 """
 
 import warnings
