@@ -42,16 +42,7 @@ def on_files(files: Any, config: Any) -> None:
 
 def write_page() -> str:
     """Return the whole page in Markdown."""
-    return "\n".join([_head(), *_commands(), *_settings(), *_metrics(), *_tables()]) + "\n"
-
-
-def _head() -> str:
-    return (
-        "# Reference\n\n- [Commands](#commands) and their [exit statuses](#exit-statuses)\n"
-        "- [Settings](#settings) of the [stages](#settings-of-the-stages) and of the "
-        "[models](#settings-of-the-models)\n"
-        "- [Protocols](#protocols) and [metrics](#metrics)\n- [Tables](#tables)\n"
-    )
+    return "\n".join(["# Reference\n", *_commands(), *_settings(), *_metrics(), *_tables()]) + "\n"
 
 
 def _commands() -> Iterator[str]:
