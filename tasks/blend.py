@@ -22,6 +22,7 @@ from oneclass.models.evaluation import metrics
 from oneclass.models.evaluation.metrics import Comparison
 from oneclass.models.registry import MODELS
 from oneclass.models.settings import ModelSettings
+from oneclass.tasks.evaluate.ranking import users_with_targets
 from oneclass.tasks.orchestration.stage_task import stage_task
 from oneclass.tasks.protocols import PROTOCOLS, FittedSplit, describe_folds
 from oneclass.tasks.stores import fits, matrices, warehouse
@@ -30,7 +31,7 @@ from oneclass.tasks.stores.matrices import Part
 from oneclass.tasks.stores.stages import StageCache
 from oneclass.tasks.train import is_model_error
 from oneclass.tasks.tuning.auto import ChosenSettings, record_settings
-from oneclass.tasks.tuning.validation import MIN_USERS, evaluate_model, load_validation, sample_users
+from oneclass.tasks.tuning.validation import MIN_USERS, evaluate_model, load_validation
 
 logger = logging.getLogger(__name__)
 
@@ -120,11 +121,10 @@ def _search_components(
     """Search the weights of the models of `settings`, and decide whether their blend is worth it."""
     metric = PROTOCOLS[protocol].tuned_by
     splits = [matrices.load_split(home, digest, parts=("validation",)) for digest, _ in judged]
-    held_out, train = [split.parts["validation"] for split in splits if "validation" in split.parts], splits[0].train
-    if is_drawn := not held_out:
-        data = load_validation(home, judged[0][0], seed)
-        held_out, train = [data.part], data.train
-    parts = [sample_users(part, MAX_VALIDATION_USERS) for part in held_out]
+    if is_drawn := not any(split.parts for split in splits):
+        splits = [load_validation(home, judged[0][0], seed)]
+    train = splits[0].train
+    parts = [_sample_users(split.parts["validation"]) for split in splits if split.parts]
     folds = np.repeat(np.arange(len(parts)), [part.targets.shape[0] for part in parts])
     users = f"{len(folds):,} validation users{describe_folds(len(parts))}"
     if len(folds) < MIN_USERS:
@@ -196,21 +196,27 @@ def _exceeds_error(gain: Comparison) -> bool:
     return gain.standard_error is not None and gain.difference > gain.standard_error
 
 
+def _sample_users(part: Part) -> Part:
+    """Select at most MAX_VALIDATION_USERS users who have an edge to find, spread evenly over the part."""
+    users = users_with_targets(part)
+    count = min(MAX_VALIDATION_USERS, len(users))
+    return part.select(users[np.arange(count) * len(users) // max(count, 1)])
+
+
 def _score_blocks(
     lists: list[tuple[Candidate, str]], parts: Sequence[Part]
 ) -> Iterator[tuple[np.ndarray, csr_matrix, csr_matrix]]:
     """Yield the normalised scores of every list, excluded items and targets of blocks of users, part after part."""
     for number, part in enumerate(parts):
-        count, items = part.histories.shape
+        count, items = part.targets.shape
         step = max(1, BLOCK_ENTRIES // (items * len(lists)))
         for start in range(0, count, step):
-            histories, targets = part.histories[start : start + step], part.targets[start : start + step]
-            users = None if part.rows is None else part.rows[start : start + step]
+            block = part.select(slice(start, start + step))
             scores = [
-                normalize_scores(models[number].scores(histories, users=users, score=score), histories)
+                normalize_scores(models[number].scores(block.histories, users=block.rows, score=score), block.histories)
                 for models, score in lists
             ]
-            yield np.stack(scores), part.excluded[start : start + step], targets
+            yield np.stack(scores), block.excluded, block.targets
 
 
 blend_task = stage_task(choose_components, stage="blend")

@@ -144,10 +144,7 @@ def _iterate_blocks(model: Model, part: Part, on_progress: bool) -> Iterator[Par
     if on_progress:
         starts = progress.iterate_with_progress(starts, f"{model.name} ranks for {len(users):,} users")
     for start in starts:
-        block = users[start : start + size]
-        rows = None if part.rows is None else part.rows[block]
-        of_block = part.histories[block], part.targets[block], part.users[block]
-        yield Part(*of_block, rows, seen_items=part.seen_items, new_items=part.new_items)
+        yield part.select(users[start : start + size])
 
 
 def _rank_block(

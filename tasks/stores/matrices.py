@@ -62,6 +62,12 @@ class Part:
             raise ValueError("these users' histories were not copied: call load_split with histories")
         return self.stored_histories
 
+    def select(self, chosen: np.ndarray | slice) -> "Part":
+        """Select users by their positions in the part."""
+        names = ("stored_histories", "targets", "users", "rows", "explicit_negatives")
+        of_users: dict[str, Any] = {name: getattr(self, name) for name in names}
+        return replace(self, **{name: array[chosen] for name, array in of_users.items() if array is not None})
+
 
 @dataclass(frozen=True)
 class SplitMatrices:
@@ -101,12 +107,8 @@ class SplitMatrices:
 
     def users_of(self, name: str, first: int, end: int | None) -> Part:
         """Return the users [first, end) of a part with their histories, without reading other memory-mapped rows."""
-        part, selected = self.parts[name], slice(first, end)
-        rows = None if part.rows is None else part.rows[selected]
-        histories = part.histories[selected] if rows is None else self.histories[rows]
-        negatives = None if part.explicit_negatives is None else part.explicit_negatives[selected]
-        ranked = part.seen_items, part.new_items
-        return Part(histories, part.targets[selected], part.users[selected], rows, negatives, *ranked)
+        part = self.parts[name].select(slice(first, end))
+        return part if part.rows is None else replace(part, stored_histories=self.histories[part.rows])
 
 
 def store_split(home: Home, split: SplitMatrices) -> str:

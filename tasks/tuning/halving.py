@@ -17,7 +17,7 @@ from oneclass.models.popularity import Popularity
 from oneclass.models.registry import MODELS
 from oneclass.tasks.cluster import LOCAL, Executor
 from oneclass.tasks.stores.home import Home
-from oneclass.tasks.tuning.search import Search, find_best_trial, log_trial, run_trial, suggest_trial
+from oneclass.tasks.tuning.search import Search, find_best_trial, run_trial
 
 logger = logging.getLogger(__name__)
 
@@ -111,8 +111,8 @@ def run_trials(
     Returns:
         The earlier and the new trials, and the CPU seconds of the new ones.
     """
-    train, ended, started = search.load_folds(home)[0].train, list(earlier), time.process_time()
+    search.load_folds(home)  # the time to load them, into a cache, is no trial's
+    ended, started = list(earlier), time.process_time()
     while len(ended) < trials and time.process_time() - started < seconds:
-        ended.append(run_trial(home, search, suggest_trial(search, ended, train)))
-        log_trial(search, ended)
+        ended.append(run_trial(home, search, ended))
     return ended, time.process_time() - started

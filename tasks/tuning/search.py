@@ -20,20 +20,22 @@ from scipy.sparse import csr_matrix
 
 from oneclass.models import fingerprint
 from oneclass.models.base import Model
-from oneclass.models.fit_options import Epoch, FitOptions, ValidationUsers
+from oneclass.models.fit_options import Epoch, FitOptions
 from oneclass.models.memory_estimates import LogSize
 from oneclass.models.registry import MODELS
 from oneclass.models.settings import Choice, ModelSettings, ParameterRange, RelativeRange, SearchSpace
 from oneclass.tasks.errors import InputError, OneclassError
+from oneclass.tasks.evaluate.ranking import users_with_targets
 from oneclass.tasks.protocols import NEXT_EVENTS_VALIDATION, PROTOCOLS
 from oneclass.tasks.stores import resources
 from oneclass.tasks.stores.checksums import compute_key
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.stores.matrices import SplitMatrices
-from oneclass.tasks.tuning.validation import ValidationData, evaluate_model, load_validation
+from oneclass.tasks.train import find_validation_users
+from oneclass.tasks.tuning.validation import evaluate_model, load_validation
 
 logger = logging.getLogger(__name__)
-optuna.logging.disable_default_handler()  # `log_trial` logs the trials
+optuna.logging.disable_default_handler()  # `_log_trial` logs the trials
 STARTUP_TRIALS = 4  # trials before the sampler learns from them
 TRIAL_STATES = {TrialState.COMPLETE: "done", TrialState.PRUNED: "pruned", TrialState.FAIL: "failed"}
 MAX_SECONDS_RATIO, MIN_LIMIT_SECONDS = 8, 20.0  # limit of a run's own trials: over the first one, and at least
@@ -77,7 +79,7 @@ class Search:
         known = {name for name, of in declared if self.space.get(name) == of} | set(self.unsearched)
         return [{}, *filter(None, ({name: of[name] for name in of if name in known} for of in trials))]
 
-    def load_folds(self, home: Home) -> list[ValidationData]:
+    def load_folds(self, home: Home) -> list[SplitMatrices]:
         """Load the data that the trials are fitted on and evaluated by, of every fold or of the only split."""
         sample = (self.seed, self.edges, self.items)
         return [load_validation(home, digest, *sample) for digest in self.digests]
@@ -85,7 +87,7 @@ class Search:
     def count_users(self, home: Home) -> int:
         """Count the validation users with an edge to find, of all folds; 0 if the log is too small to tune on."""
         try:
-            return sum(data.users for data in self.load_folds(home))
+            return sum(len(users_with_targets(split.parts["validation"])) for split in self.load_folds(home))
         except InputError:
             return 0
 
@@ -182,16 +184,19 @@ def format_setting(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def run_trial(home: Home, search: Search, trial: optuna.Trial) -> FrozenTrial:
-    """Fit and evaluate a trial on the validation data of a home, as `fit_trial` does."""
-    kind, spill = MODELS[search.model], home.absolute().spill
-    return fit_trial(search, trial, search.load_folds(home), kind, home.limits.threads, spill)
+def run_trial(home: Home, search: Search, ended: Sequence[FrozenTrial]) -> FrozenTrial:
+    """Suggest the trial after those that ended, fit and evaluate it on the data of a home, and log how it ended."""
+    folds, kind, spill = search.load_folds(home), MODELS[search.model], home.absolute().spill
+    suggested = suggest_trial(search, ended, folds[0].train)
+    trial = fit_trial(search, suggested, folds, kind, home.limits.threads, spill)
+    _log_trial(search, [*ended, trial])
+    return trial
 
 
 def fit_trial(
     search: Search,
     trial: optuna.Trial,
-    folds: Sequence[ValidationData],
+    folds: Sequence[SplitMatrices],
     kind: type[Model],
     threads: int,
     scratch: Path | None = None,
@@ -220,21 +225,19 @@ def fit_trial(
         chosen = search.start.with_trial_values(values, folds[0].train)
         settings = chosen.model_dump(mode="json")
         models = [kind(chosen, seed=search.seed, threads=threads) for _ in folds]
-        for model, data in zip(models, folds, strict=True):
-            # A fold's users are in the table, so they stop no fit early, here or in training.
-            stops = data.part.rows is None and len(folds) == 1
+        for model, split in zip(models, folds, strict=True):
             options = FitOptions(
-                validation=ValidationUsers(data.part.histories, data.part.targets) if stops else None,
-                explicit_negatives=data.explicit_negatives,
-                item_features=data.item_features,
+                validation=find_validation_users(split),
+                explicit_negatives=split.explicit_negatives,
+                item_features=split.item_features,
                 scratch=scratch,
                 on_epoch=watch,
             )
             # Settings other than the initial ones must fit into memory on the whole log too.
-            size = search.whole if search.whole and values else LogSize.of(data.train)
+            size = search.whole if search.whole and values else LogSize.of(split.train)
             with resources.guard_model_memory(f"tune: {search.model}", model.estimate_cost(chosen, size).bytes):
-                model.fit(data.train, options)
-        mean, score = evaluate_model(models, [data.part for data in folds], search.metric)
+                model.fit(split.train, options)
+        mean, score = evaluate_model(models, [split.parts["validation"] for split in folds], search.metric)
         value, error, state = mean.value, mean.standard_error, TrialState.COMPLETE
     except optuna.TrialPruned as pruned:
         state, note = TrialState.PRUNED, str(pruned)
@@ -246,7 +249,7 @@ def fit_trial(
     return trial.study.tell(trial, value, state)
 
 
-def log_trial(search: Search, ended: Sequence[FrozenTrial]) -> None:
+def _log_trial(search: Search, ended: Sequence[FrozenTrial]) -> None:
     """Log the settings of the last trial, how it ended, and the best so far."""
     row, best = describe_trials(ended)[-1], find_best_trial(ended)
     names = {**search.space, **ended[-1].user_attrs["values"]}

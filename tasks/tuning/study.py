@@ -26,16 +26,7 @@ from oneclass.tasks.protocols import (
 )
 from oneclass.tasks.stores import durable, matrices, warehouse
 from oneclass.tasks.stores.home import Home
-from oneclass.tasks.tuning.search import (
-    Search,
-    choose_space,
-    describe_trials,
-    find_best_trial,
-    format_setting,
-    log_trial,
-    run_trial,
-    suggest_trial,
-)
+from oneclass.tasks.tuning.search import Search, choose_space, describe_trials, find_best_trial, run_trial
 
 logger = logging.getLogger(__name__)
 
@@ -88,17 +79,16 @@ def run_study(home: Home, search: Search, trials: int, fixed: Collection[str]) -
         InputError: the log is too small to tune on.
         OneclassError: every trial failed.
     """
-    train, users = search.load_folds(home)[0].train, search.count_users(home)
-    study = open_study(home, search)
+    search.load_folds(home)  # or the log is too small
+    users, study = search.count_users(home), open_study(home, search)
     by, names = f"{search.metric} of {users:,} validation users{describe_folds(len(search.digests))}", search.space
     logger.info("tuning %s by %s (%s), over %s", search.model, by, search.protocol, ", ".join(names))
     if study.trials:
         logger.info("the study has %d trials already, of %d", len(study.trials), trials)
     file = write_best_settings(home, search, ended := study.trials, fixed, users)
     while len(ended) < trials:
-        study.add_trial(run_trial(home, search, suggest_trial(search, ended, train)))
-        log_trial(search, ended := study.trials)
-        file = write_best_settings(home, search, ended, fixed, users)
+        study.add_trial(run_trial(home, search, ended))
+        file = write_best_settings(home, search, ended := study.trials, fixed, users)
     if file is None:
         raise OneclassError(f"tune: every trial of {search.model} failed. The last: {ended[-1].user_attrs['note']}")
     return file
@@ -120,12 +110,7 @@ def open_study(home: Home, search: Search) -> optuna.Study:
 def write_best_settings(
     home: Home, search: Search, trials: Sequence[FrozenTrial], fixed: Collection[str], users: int
 ) -> Path | None:
-    """Write `<home>/<dataset>/tuning/<model>.toml` atomically; returns its path, or None if no trial completed.
-
-    Args:
-        fixed: settings that the command gave and that are not searched; they are written too.
-        users: number of validation users.
-    """
+    """Write `<home>/<dataset>/tuning/<model>.toml` atomically; returns its path, or None if no trial completed."""
     if not (found := find_best_trial(trials)):
         return None
     rows = describe_trials(trials)
@@ -135,7 +120,7 @@ def write_best_settings(
     lines = [
         f"# Trial {best['number']}, the best of {len(rows)} trials: {search.metric} {best['value']:.4f}{error}",
         f"# by {best['score']}, of {users:,} validation users ({search.protocol}).",
-        f"# Trial 1, the settings that the search began at: {first['note'] or format_setting(first['value'])}.",
+        f"# Trial 1, the settings that the search began at: {first['note'] or format(first['value'], '.4f')}.",
         f"[{search.model}]",
         *(f"{name} = {json.dumps(value)}" for name, value in written.items() if value is not None),
     ]

@@ -3,7 +3,8 @@
 import functools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_matrix
@@ -13,7 +14,7 @@ from oneclass.models.evaluation import metrics
 from oneclass.models.evaluation.holdout import choose_held_out_edges, split_matrix
 from oneclass.models.numerics.sequential_histories import copy_order
 from oneclass.tasks.errors import InputError
-from oneclass.tasks.evaluate.ranking import TargetRankMetrics, rank_targets_by_score
+from oneclass.tasks.evaluate.ranking import TargetRankMetrics, rank_targets_by_score, users_with_targets
 from oneclass.tasks.stores import matrices
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.stores.matrices import Part, SplitMatrices
@@ -23,65 +24,44 @@ MAX_VALIDATION_USERS = 1000  # of a sample
 MIN_USERS = 50  # fewer validation users are too few to choose by
 
 
-@dataclass(frozen=True)
-class ValidationData:
-    """The matrices by which settings are chosen.
-
-    Attributes:
-        train: (training users, items), the edges that every trial is fitted on.
-        part: users with the edges to find.
-        explicit_negatives: (training users, items); None if the log has none.
-        item_features: as in `SplitMatrices`.
-    """
-
-    train: csr_matrix
-    part: Part
-    explicit_negatives: csr_matrix | None = None
-    item_features: csr_matrix | None = None
-
-    def __post_init__(self) -> None:
-        """Raise an InputError if no user has an edge to find, or no edge is left to train on."""
-        if not self.users or not self.train.nnz:
-            raise InputError(
-                f"{self.users} validation users with an edge to be found and {self.train.nnz} edges to train on; the "
-                "log is too small to tune on."
-            )
-
-    @property
-    def users(self) -> int:
-        """Number of users with an edge to find."""
-        return int(np.count_nonzero(np.diff(self.part.targets.indptr)))
-
-
 @functools.lru_cache(maxsize=5)  # every trial needs the same parts, those of five folds
 def load_validation(
     home: Home, matrices_digest: str, seed: int, edges: int | None = None, items: int | None = None
-) -> ValidationData:
-    """Load the training and validation parts of a stored split, or a sample of them.
+) -> SplitMatrices:
+    """Load the training and validation parts of a stored split, or a sample of them, as `select_validation`.
 
     Args:
         seed: of the hash that draws a validation part, if the split has none, and of the sample.
         edges: sample the training users so that they have about this many edges; None for all.
         items: number of items to keep, those with the most edges of these users; None for all.
     """
-    split = matrices.load_split(home, matrices_digest, parts=("validation",))
-    data = select_validation(split, seed)
-    is_sample = (edges or math.inf) < data.train.nnz or (items or math.inf) < data.train.shape[1]
-    return _sample_log(data, edges or data.train.nnz, items, seed) if is_sample else data
+    split = select_validation(matrices.load_split(home, matrices_digest, parts=("validation",)), seed)
+    is_sample = (edges or math.inf) < split.train.nnz or (items or math.inf) < split.train.shape[1]
+    return _sample_log(split, edges or split.train.nnz, items, seed) if is_sample else split
 
 
-def select_validation(split: SplitMatrices, seed: int) -> ValidationData:
-    """Return the training and validation parts of a split.
+def select_validation(split: SplitMatrices, seed: int) -> SplitMatrices:
+    """Return the training and validation parts of a split; without the latter it is drawn from the training edges.
 
-    Args:
-        seed: of the hash that draws a validation part, if the split has none.
+    Raises:
+        InputError: no user has an edge to find, or no edge is left to train on.
     """
     train, part = split.histories, split.parts.get("validation")
     if part is None:
         train, part = _cut_validation_part(split, seed)
     elif part.stored_histories is None:
         part = split.users_of("validation", 0, None)
-    return ValidationData(train, part, split.explicit_negatives, split.item_features)
+    return _build_validation(split, train, part)
+
+
+def _build_validation(split: SplitMatrices, train: csr_matrix, part: Part, **others: Any) -> SplitMatrices:
+    if not (users := len(users_with_targets(part))) or not train.nnz:
+        raise InputError(
+            f"{users} validation users with an edge to be found and {train.nnz} edges to train on; the log is too "
+            "small to tune on."
+        )
+    # The histories of `train` have the order.
+    return replace(split, train=train, parts={"validation": part}, recency_ranks=None, event_ages=None, **others)
 
 
 def _cut_validation_part(split: SplitMatrices, seed: int) -> tuple[csr_matrix, Part]:
@@ -98,39 +78,33 @@ def _cut_validation_part(split: SplitMatrices, seed: int) -> tuple[csr_matrix, P
     return histories, Part(histories[rows], targets[rows], split.users[rows], rows)
 
 
-def _sample_log(whole: ValidationData, edges: int, items: int | None, seed: int) -> ValidationData:
+def _sample_log(split: SplitMatrices, edges: int, items: int | None, seed: int) -> SplitMatrices:
     """Sample users, keep the items most of them have, and at most MAX_VALIDATION_USERS validation users."""
 
     def draw_rows(rows: np.ndarray, most: int) -> np.ndarray:
         return np.sort(generator.choice(rows, most, replace=False)) if most < len(rows) else rows
 
-    generator, users, part = np.random.default_rng(seed), whole.train.shape[0], whole.part
-    trained = draw_rows(np.arange(users), max(1, round(users * edges / whole.train.nnz)))
-    train, negatives = whole.train[trained], whole.explicit_negatives
+    generator, users, part = np.random.default_rng(seed), split.train.shape[0], split.parts["validation"]
+    trained = draw_rows(np.arange(users), max(1, round(users * edges / split.train.nnz)))
+    train, negatives, features = split.train[trained], split.explicit_negatives, split.item_features
     degrees = np.bincount(train.indices, minlength=train.shape[1])
     most_popular = np.argsort(-degrees, kind="stable")[:items]
     known = np.sort(most_popular[degrees[most_popular] > 0])
     eligible = np.diff(part.targets[:, known].indptr) > 0
     if part.rows is not None:
         eligible &= np.isin(part.rows, trained)
-    chosen = draw_rows(np.flatnonzero(eligible), MAX_VALIDATION_USERS)
-    histories, targets = (matrix[chosen][:, known].tocsr() for matrix in (part.histories, part.targets))
-    rows = None if part.rows is None else np.searchsorted(trained, part.rows[chosen]).astype(np.int32)
-    return ValidationData(
+    part = part.select(draw_rows(np.flatnonzero(eligible), MAX_VALIDATION_USERS))
+    rows = None if part.rows is None else np.searchsorted(trained, part.rows).astype(np.int32)
+    histories, targets = (matrix[:, known].tocsr() for matrix in (part.histories, part.targets))
+    return _build_validation(
+        split,
         train[:, known].tocsr(),
-        Part(histories, targets, part.users[chosen], rows, seen_items=part.seen_items),
-        None if negatives is None else negatives[trained][:, known].tocsr(),
-        None if whole.item_features is None else whole.item_features[known],
+        replace(part, stored_histories=histories, targets=targets, rows=rows),
+        users=split.users[trained],
+        items=split.items[known],
+        explicit_negatives=None if negatives is None else negatives[trained][:, known].tocsr(),
+        item_features=None if features is None else features[known],
     )
-
-
-def sample_users(part: Part, users: int) -> Part:
-    """Select at most `users` users of a part that have an edge to find, spread evenly over the part."""
-    with_targets = np.flatnonzero(np.diff(part.targets.indptr))
-    users = min(users, len(with_targets))
-    chosen = with_targets[np.arange(users) * len(with_targets) // max(users, 1)]
-    rows = None if part.rows is None else part.rows[chosen]
-    return Part(part.histories[chosen], part.targets[chosen], part.users[chosen], rows, seen_items=part.seen_items)
 
 
 def evaluate_model(models: Sequence[Model], parts: Sequence[Part], metric: str) -> tuple[metrics.Mean, str]:

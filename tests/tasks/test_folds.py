@@ -19,7 +19,7 @@ from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.stores import fits, matrices
 from oneclass.tasks.stores.home import Home
-from oneclass.tasks.tuning.search import Search, run_trial, suggest_trial
+from oneclass.tasks.tuning.search import Search, run_trial
 from tests.conftest import FOLD_BOUND, home_in, log_into, query_rows, set_fold_bound
 from tests.models.evaluation.test_metrics import compute_naively
 from tests.tasks.conftest import copy_of, fit_models, md5_number, split_likes, train_model
@@ -142,7 +142,7 @@ def test_a_trial_is_evaluated_by_the_users_of_all_folds(evaluated):
     home, folds, _, expected = evaluated
     of = SETTINGS["wmf"]
     search = Search("wmf", PROTOCOL, tuple(digest for digest, _ in folds), of, of.search_space, SEED)
-    trial = run_trial(home, search, suggest_trial(search, [], search.load_folds(home)[0].train))
+    trial = run_trial(home, search, [])
     values = [of_user["ndcg@100"] for of_user in expected["wmf"].values()]
     assert (trial.value, trial.user_attrs["standard_error"]) == tuple(map(pytest.approx, mean_and_error(values)))
     assert search.count_users(home) == len(values)

@@ -96,10 +96,10 @@ def test_adjacency_lists_are_in_the_order_of_their_places(home, tmp_path):
     stored = matrices.load_split(home, digest)
     found = by_places(home, stored.parts["test"].histories, stored.users, stored.items)
     assert found == {str(user): [{str(item)} for item in items[9::-1]] for user, items in own.items()}
-    cut = load_validation(home, digest, 1).part.histories  # without the last two of each
+    cut = load_validation(home, digest, 1).parts["validation"].histories  # without the last two of each
     found = by_places(home, cut, stored.users, stored.items)
     assert found == {str(user): [{str(item)} for item in items[7::-1]] for user, items in own.items()}
-    some = load_validation(home, digest, 1, edges=60).part.histories  # of users, and the items that they have
+    some = load_validation(home, digest, 1, edges=60).parts["validation"].histories  # of users, and their items
     assert all(len(some[row].recency_ranks) == some[row].nnz > 0 for row in range(some.shape[0]))
 
 
@@ -216,9 +216,10 @@ def test_line_end_takes_exactly_the_last_items_of_each_line(home, tmp_path):
         expected = {user: set(own[: kept[user]]) for user, own in once.items()}
         assert items_by_user(home, found.train, stored.users) == expected
         ends = {user: set(own[kept[user] :]) for user, own in once.items() if len(own) > kept[user]}
-        assert items_by_user(home, found.part.targets, found.part.users) == ends
-        assert (found.part.histories != found.train[found.part.rows]).nnz == 0
-        assert np.array_equal(stored.users[found.part.rows], found.part.users)
+        part = found.parts["validation"]
+        assert items_by_user(home, part.targets, part.users) == ends
+        assert (part.histories != found.train[part.rows]).nnz == 0
+        assert np.array_equal(stored.users[part.rows], part.users)
         ends_by[bool(lines)] = ends
     assert ends_by[False][901] == {5} and 900 not in ends_by[False] and ends_by[True][900] == {1400}
 
@@ -265,7 +266,8 @@ def test_logs_with_times_are_ordered_by_them(home, log_events):
     latest = {
         user: {item for item, at in enumerate(times) if at >= day + timedelta(hours=8)} for user, times in own.items()
     }
-    assert items_by_user(home, found.part.targets, found.part.users) == latest
+    part = found.parts["validation"]
+    assert items_by_user(home, part.targets, part.users) == latest
 
 
 def draw_days(users):

@@ -138,7 +138,8 @@ def test_models_are_compared_by_their_gain_over_popularity_on_their_own_items(sp
     few, all_items = (search_models(split_log, names=("calm",), edges=800, items=items)[0] for items in (20, None))
     for of in (few, all_items):
         [data] = of.search.load_folds(split_log[0])
-        ndcg = rank_part_targets(Popularity().fit(data.train), "score", data.part)[0]["ndcg@100"].mean()
+        ranks = rank_part_targets(Popularity().fit(data.train), "score", data.parts["validation"])
+        ndcg = ranks.of_users["ndcg@100"].mean()
         assert of.baseline == pytest.approx(ndcg) and of.gain == pytest.approx(best_of(of, None) / ndcg)
     assert best_of(few, None) > best_of(all_items, None)
 
