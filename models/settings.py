@@ -68,9 +68,9 @@ SearchSpace = dict[str, ParameterRange]
 
 
 class Settings(BaseModel):
-    """Settings of a stage or model. They are frozen, and unknown keys are refused."""
+    """Settings of a stage or model. They are frozen; unknown keys and numbers that are not finite are refused."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     @classmethod
     def from_saved(cls, values: Mapping[str, Any]) -> Self:

@@ -1,7 +1,6 @@
 """The settings classes of the stages and models, and the validation of a section against them."""
 
 import importlib.util
-import json
 from collections.abc import Collection, Mapping
 from typing import Any, Literal
 
@@ -70,7 +69,7 @@ def validate_settings(name: str, section: Mapping[str, Any]) -> Any:
     """
     kind = _settings_class(name)
     try:
-        settings = kind.model_validate(section)
+        return kind.model_validate(section)
     except ValidationError as error:
         first = error.errors()[0]
         setting = ".".join([name, *map(str, first["loc"])])
@@ -79,12 +78,6 @@ def validate_settings(name: str, section: Mapping[str, Any]) -> Any:
             raise InputError(_unknown_name_error("setting", setting, known)) from error
         value = "" if kind.model_config.get("hide_input_in_errors") else f" = {first['input']!r}"
         raise InputError(f"setting {setting}{value}: {first['msg'].removeprefix('Value error, ')}.") from error
-    for field, value in settings.model_dump(include=set(section)).items():
-        try:
-            json.dumps(value, allow_nan=False, default=str)
-        except ValueError as error:
-            raise InputError(f"setting {name}.{field} = {section[field]}: must be a finite number.") from error
-    return settings
 
 
 def restore_settings(name: str, stored: Mapping[str, Any]) -> Any:

@@ -1,9 +1,8 @@
 """The settings of the stage `binarize`."""
 
-import math
 from typing import Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from oneclass.models.settings import Settings
 
@@ -15,7 +14,6 @@ class BinarizeSettings(Settings):
 
     threshold: float = Field(
         1.0,
-        allow_inf_nan=False,
         description="An event is a like when its value is at least this; where values add up, a pair whose sum is.",
     )
     sum_values: bool = Field(
@@ -31,7 +29,6 @@ class BinarizeSettings(Settings):
     half_life_days: float | None = Field(
         None,
         gt=0,
-        allow_inf_nan=False,
         description="Days after which an event adds half as much, counted back from the last event of the period; "
         "values then add up.",
     )
@@ -46,14 +43,6 @@ class BinarizeSettings(Settings):
     def adds_values(self) -> bool:
         """Whether a pair is judged by the sum of its events, not by each of them."""
         return self.sum_values or bool(self.event_weights) or self.half_life_days is not None
-
-    @field_validator("event_weights")
-    @classmethod
-    def _weights_are_finite(cls, weights: dict[str, float]) -> dict[str, float]:
-        for kind, weight in weights.items():
-            if not math.isfinite(weight):
-                raise ValueError(f"the weight of {kind} is {weight}; give a finite number, 0 to leave the kind out")
-        return weights
 
     @model_validator(mode="after")
     def _sums_need_a_positive_threshold(self) -> Self:

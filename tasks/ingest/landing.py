@@ -27,7 +27,7 @@ NOTE_SUFFIX = ".why.txt"
 MAX_NAME_BYTES = 255 - len(NOTE_SUFFIX)
 
 
-class IngestSettings(BaseModel, frozen=True, extra="forbid"):
+class IngestSettings(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     """What becomes of ingested files of the landing folder, and how recent a night's events must be."""
 
     keep_files: Literal["keep", "move"] = Field(
@@ -38,7 +38,6 @@ class IngestSettings(BaseModel, frozen=True, extra="forbid"):
     fresh_within_hours: float | None = Field(
         default=None,
         gt=0,
-        allow_inf_nan=False,
         description="Raise an alarm for a night whose newest event (or newest file, for a log without times) is older.",
     )
 

@@ -5,13 +5,12 @@ from typing import Literal
 from pydantic import BaseModel, Field
 
 
-class PublishSettings(BaseModel, frozen=True, extra="forbid"):
+class PublishSettings(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     """Which model makes the published recommendations, how many, and when they take the place of those that stand."""
 
     margin: float = Field(
         1.0,
         ge=0,
-        allow_inf_nan=False,
         description="Standard errors of the paired difference by which tonight's choice may be worse on validation.",
     )
     min_size_ratio: float = Field(
