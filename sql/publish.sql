@@ -104,8 +104,8 @@ order by user_index, rank
 -- One row per protocol, model, score and main metric of one run: protocols in their order, the best list first,
 -- then its metrics in their order. `difference` and what follows is the list's paired comparison with the best by the
 -- first metric, null for the best itself; `p_value` is not corrected. `folds`: how many of the users' folds were fitted.
-with main(protocol, metric, place) as (
-    select unnest($protocols::varchar[]), unnest($metrics::varchar[]), unnest($places::integer[])
+with main as (
+    select unnest($main_metrics, recursive := true)
 ), found as (
     select protocol, metric, model, score, value, standard_error, users, place
     from evaluation.metrics
@@ -159,4 +159,4 @@ from found
 join judged using (protocol, model, score)
 left join against_best using (protocol, model, score)
 left join folded using (protocol)
-order by list_position($protocols, protocol), list_place, place
+order by list_position([main.protocol for main in $main_metrics], protocol), list_place, place

@@ -379,8 +379,8 @@ limit 1
 -- name: metric_changes
 -- One row per protocol, model, score and main metric that this run or the previous one has. The standard error
 -- of the change is that of two independent means; a change is better or worse when it is more than twice that.
-with main(protocol, metric, place) as (
-    select unnest($protocols::varchar[]), unnest($metrics::varchar[]), unnest($places::integer[])
+with main as (
+    select unnest($main_metrics, recursive := true)
 ), now as (
     select * from evaluation.metrics where run_id = $run_id
 ), before as (

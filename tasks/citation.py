@@ -14,7 +14,7 @@ from oneclass.tasks.leaderboard import (
     group_by_protocol,
     load_leaderboard,
 )
-from oneclass.tasks.protocols import PROTOCOLS, main_metric_parameters
+from oneclass.tasks.protocols import PROTOCOLS, list_main_metrics
 from oneclass.tasks.stores import durable, warehouse
 from oneclass.tasks.stores.home import Home
 
@@ -58,7 +58,7 @@ def write_citation(home: Home, run_id: str | None) -> Path:
         query = "select model, settings from operations.model_settings where run_id = $run_id and settings is not null"
         searched = warehouse.query(connection, query, run_id=cited).rows()
         table = load_leaderboard(connection, cited)
-        numbers = warehouse.select(connection, "publish/main_table", run_id=cited, **main_metric_parameters())
+        numbers = warehouse.select(connection, "publish/main_table", run_id=cited, main_metrics=list_main_metrics())
     dataset, settings = load_dataset(home.dataset, home.root), json.loads(settings)
     described = {
         "run": cited,

@@ -89,21 +89,8 @@ def make_demo(home: Home, settings: DemoSettings, seed: int) -> list[Path]:
     return [home.landing / name for name in logs]
 
 
-def solve_degree_distributions(settings: DemoSettings, lowered: float = 0.0) -> tuple[Distribution, Distribution]:
-    """Solve the cut-offs of the users' and items' degree distributions in H so that eq. 1 holds.
-
-    Args:
-        lowered: subtracted from both exponents.
-    """
-    users, items, considered = settings.users, settings.items, settings.likes / LIKE_SHARE
-    return (
-        power_law_with_mean(considered / users, USER_EXPONENT - lowered, items),
-        power_law_with_mean(considered / items, ITEM_EXPONENT - lowered, users),
-    )
-
-
 def simulate_likes(settings: DemoSettings, seed: int) -> Simulation:
-    """Simulate H, the traits and the likes.
+    """Simulate H, the traits and the likes; cut-offs of the degree distributions are such that eq. 1 holds.
 
     A dense graph cannot have degrees as uneven as a small exponent gives: a user with one edge cannot avoid the items
     that every user considers. If the drawn degrees do not fit together, both exponents are lowered in steps, which
@@ -113,16 +100,18 @@ def simulate_likes(settings: DemoSettings, seed: int) -> Simulation:
         InputError: too few or too many likes for the users and items.
     """
     counts = users, items = settings.users, settings.items
+    considered = settings.likes / LIKE_SHARE
     fewest, most = LIKE_SHARE * max(counts), LIKE_SHARE * MAX_DENSITY * users * items
     for step in range(EXPONENT_STEPS if fewest < settings.likes <= most else 0):
-        distributions = solve_degree_distributions(settings, lowered=0.25 * step)
+        of_users = power_law_with_mean(considered / users, USER_EXPONENT - 0.25 * step, items)
+        of_items = power_law_with_mean(considered / items, ITEM_EXPONENT - 0.25 * step, users)
         with contextlib.suppress(NotGraphical):
-            starts, edges = draw_graph(*distributions, counts, seed)
+            starts, edges = draw_graph(of_users, of_items, counts, seed)
             if settings.likes < len(edges):
                 traits = draw_like_factors(counts, TRAITS, LOGIT_SD, BIAS_SD, seed)
                 traits, probability = like_probabilities(traits, starts, edges, settings.likes)
                 liked = draw_likes(starts, edges, probability, seed)
-                return Simulation(distributions, traits, starts, edges, liked)
+                return Simulation((of_users, of_items), traits, starts, edges, liked)
     raise InputError(
         f"demo.likes = {settings.likes:,}: no graph was found; demo.users = {users:,} and demo.items = {items:,} have "
         f"more than {fewest:,.0f} likes and at most {most:,.0f}. Change one of the three, or take another --seed."

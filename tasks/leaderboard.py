@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from oneclass.models.evaluation.metrics import ALPHA, Comparison, adjust_against_best
-from oneclass.tasks.protocols import describe_folds, main_metric_parameters
+from oneclass.tasks.protocols import describe_folds, list_main_metrics
 from oneclass.tasks.stores import warehouse
 
 DIFFERENCE_LABEL = "minus the best"
@@ -53,8 +53,7 @@ class LeaderboardRow:
 
 def load_leaderboard(connection: duckdb.DuckDBPyConnection, run_id: str) -> list[LeaderboardRow]:
     """Load a run's rows: protocols in their order, the best model first."""
-    main = main_metric_parameters()
-    found = warehouse.select(connection, "publish/main_table", run_id=run_id, **main)
+    found = warehouse.select(connection, "publish/main_table", run_id=run_id, main_metrics=list_main_metrics())
     by_protocol = found.partition_by("protocol", maintain_order=True)
     return [row for of_protocol in by_protocol for row in mark_lists(of_protocol)]
 

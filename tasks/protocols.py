@@ -147,14 +147,10 @@ def find_deciding_protocol(connection: duckdb.DuckDBPyConnection, run_id: str) -
     return found.item() if len(found) else None
 
 
-def main_metric_parameters() -> dict[str, list[Any]]:
-    """Return the parameters `$protocols`, `$metrics` and `$places` of a query over main metrics.
-
-    They are three parallel lists; a place counts from 0, the metric that ranks the models.
-    """
-    rows = [
-        (name, metric, place)
+def list_main_metrics() -> list[dict[str, Any]]:
+    """Return the parameter `$main_metrics` of queries; place 0 has the metric that ranks a protocol's models."""
+    return [
+        {"protocol": name, "metric": metric, "place": place}
         for name, protocol in PROTOCOLS.items()
         for place, metric in enumerate(protocol.main_metrics)
     ]
-    return dict(zip(("protocols", "metrics", "places"), map(list, zip(*rows, strict=True)), strict=True))

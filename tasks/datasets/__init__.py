@@ -5,7 +5,6 @@ import os
 import re
 import tomllib
 from collections.abc import Collection, Mapping, Sequence
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal, Self
 from zoneinfo import ZoneInfo
@@ -19,7 +18,7 @@ from oneclass.tasks.rules.settings import DeclaredRules, Placement, Rules
 TIME_UNITS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 """The units of times in numbers: ticks in a second since 1970."""
 
-
+BUILT_IN = Path(__file__).parent
 MAX_NAME_LENGTH = 100
 NAME_PATTERN = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{MAX_NAME_LENGTH - 1}}}")
 RESERVED = ("datasets", "index.html")  # what else lies in a home
@@ -33,7 +32,7 @@ class Dataset(BaseModel, frozen=True, extra="forbid"):
     """Facts about a data set that are needed before its logs are read."""
 
     name: str
-    title: str = ""
+    title: str = Field(default_factory=lambda given: given["name"])
     """One line for reports and messages; the name by default."""
     urls: tuple[str, ...] = ()
     """Where to download the raw files."""
@@ -98,11 +97,6 @@ class Dataset(BaseModel, frozen=True, extra="forbid"):
     split: dict[str, Any] = {}
     models: dict[str, dict[str, Any]] = {}
     """Settings of single models, in `[models.<name>]`."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _complete(cls, given: Any) -> Any:
-        return {"title": given.get("name"), **given}
 
     @model_validator(mode="after")
     def _check_sections(self) -> Self:
@@ -177,9 +171,7 @@ def is_data_set(folder: Path) -> bool:
 
 def list_datasets(root: Path) -> list[str]:
     """List the data sets known to a home: the built-in ones and those in `<root>/datasets`."""
-    built_in = {Path(file.name).stem for file in files(__name__).iterdir() if file.name.endswith(".toml")}
-    own = {file.stem for file in (root / "datasets").glob("*.toml")}
-    return sorted(built_in | own)
+    return sorted({file.stem for folder in (BUILT_IN, root / "datasets") for file in folder.glob("*.toml")})
 
 
 def read_declaration(name: str, root: Path) -> tuple[Path, dict[str, Any]]:
@@ -189,7 +181,7 @@ def read_declaration(name: str, root: Path) -> tuple[Path, dict[str, Any]]:
         InputError: the file is unreadable.
     """
     own = root / "datasets" / f"{name}.toml"
-    path = own if own.is_file() else Path(str(files(__name__).joinpath(f"{name}.toml")))
+    path = own if own.is_file() else BUILT_IN / f"{name}.toml"
     try:
         return path, tomllib.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     except OSError as error:

@@ -16,7 +16,7 @@ from markupsafe import Markup
 from oneclass.tasks.html import numbers
 from oneclass.tasks.html.numbers import format_count, format_list, format_percent, format_significant
 from oneclass.tasks.html.templates import load_template
-from oneclass.tasks.protocols import main_metric_parameters
+from oneclass.tasks.protocols import list_main_metrics
 from oneclass.tasks.report import headline, model_tables
 from oneclass.tasks.report.figures import draw_figures
 from oneclass.tasks.report.headline import collect_warnings
@@ -257,7 +257,7 @@ def build_changes(connection: duckdb.DuckDBPyConnection, run_id: str) -> Changes
         summary = "No run of the data set was completed before this one; the next is compared with it."
         return Changes(None, summary, [])
     both = {"run_id": run_id, "previous_run_id": earlier[0]["run_id"]}
-    of_all = warehouse.select(connection, "report/metric_changes", **both, **main_metric_parameters())
+    of_all = warehouse.select(connection, "report/metric_changes", **both, main_metrics=list_main_metrics())
     metrics = of_all.filter(pl.col("place") == 0).to_dicts()
     settings = warehouse.select(connection, "report/setting_changes", **both).to_dicts()
     tables = [

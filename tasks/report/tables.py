@@ -180,7 +180,7 @@ class RunTables:
         parameters: dict[str, Any] = {
             "run_id": self.run_id,
             "stages": list(STAGES),
-            **protocols.main_metric_parameters(),
+            "main_metrics": protocols.list_main_metrics(),
             **more,
         }
         values = {key: value for key, value in parameters.items() if f"${key}" in sql.statement(query)}
