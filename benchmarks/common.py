@@ -1,27 +1,24 @@
 """What the benchmarks share: clocks, runs of the commands, logs, splits, rankings and Markdown tables."""
 
 import argparse
+import contextlib
 import os
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import duckdb
 import numpy as np
 from scipy.sparse import csr_matrix
 
 from oneclass.models.evaluation.metrics import compute_user_metrics
 from oneclass.models.evaluation.ranking import rank_targets
+from oneclass.tasks.stores.home import Home
 
 USERS_PER_BLOCK = 1000
-EDGES = """
-    select part, role, user_index, item_index
-    from splits.strong_generalization join curated.interactions using (user_id, item_id)
-"""
 Scorer = Callable[[csr_matrix, np.ndarray | None], np.ndarray]  # histories and rows of training, to (users, items)
 
 
@@ -37,13 +34,21 @@ class Timing(NamedTuple):
     peak: int = 0
 
 
-def parse_options(description: str, **defaults: Any) -> argparse.Namespace:
-    """Parse the command line's `--NAME VALUE`, each of the type of its default; a list has several values."""
+def parse_options(description: str, arguments: Sequence[str] | None = None, **defaults: Any) -> argparse.Namespace:
+    """Parse the command line's `--NAME VALUE`, each of the type of its default.
+
+    A list has several values of the type of its first, else texts; a truth value is a flag.
+    """
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, default in defaults.items():
-        kind = {"nargs": "*"} if isinstance(default, list) else {"type": type(default)}
-        parser.add_argument(f"--{name}", default=default, **kind)
-    return parser.parse_args()
+        if isinstance(default, bool):
+            kind: dict[str, Any] = {"action": "store_true"}
+        elif isinstance(default, list):
+            kind = {"nargs": "*", "type": type(default[0]) if default else str}
+        else:
+            kind = {"type": type(default)}
+        parser.add_argument(f"--{name.replace('_', '-')}", default=default, **kind)
+    return parser.parse_args(arguments)
 
 
 def time_call(work: Callable[[], Any], repeats: int = 1) -> Timing:
@@ -59,7 +64,10 @@ def time_call(work: Callable[[], Any], repeats: int = 1) -> Timing:
 def run_command(
     words: Sequence[Any], log: Path, *, at_most: float | None = None, environment: Mapping[str, str] | None = None
 ) -> Timing:
-    """Run `python -m WORDS`, with its output at the end of a file; the result is the status, -15 if stopped."""
+    """Run `python -m WORDS`, with its output at the end of a file; the result is the status, -15 if stopped.
+
+    Without `at_most` it has to succeed.
+    """
     began = time.perf_counter()
     with log.open("ab") as output:
         command = [sys.executable, "-m", *map(str, words)]
@@ -71,6 +79,8 @@ def run_command(
                 break
             time.sleep(0.05)
     process.returncode = os.waitstatus_to_exitcode(ended[1])
+    if process.returncode and at_most is None:
+        raise SystemExit("\n".join(log.read_text(errors="replace").splitlines()[-10:]))
     used = ended[2]
     cpu = used.ru_utime + used.ru_stime
     return Timing(process.returncode, time.perf_counter() - began, cpu, 1024 * used.ru_maxrss)
@@ -102,47 +112,15 @@ class Part(NamedTuple):
     rows: np.ndarray | None = None
 
 
-class Split(NamedTuple):
-    """The training edges, and the validation and test users, who are not in training."""
-
-    train: csr_matrix
-    validation: Part
-    test: Part
-
-
-def query_run(
-    query: str, dataset: str, sources: Sequence[str], settings: Sequence[str] = (), seed: int = 0
-) -> dict[str, np.ndarray]:
-    """Run a backfill of `popularity` alone on a log, in a home of its own, and query its warehouse."""
+@contextlib.contextmanager
+def run_popularity(dataset: str, sources: Sequence[str], settings: Sequence[str] = (), seed: int = 0) -> Iterator[Home]:
+    """Run a backfill of `popularity` alone on a log, in a home of its own that is there for the block."""
     with tempfile.TemporaryDirectory() as name:
         words = ["flows.backfill", "--dataset", dataset, "--home", name, "--seed", seed, "--models", "popularity"]
         words += ["--protocols", "strong_generalization", *(["--source", *sources] if sources else [])]
         words += ["--set", "train.tune=off", "split.min_validation_users=0", *settings]
-        if run_command(words, Path(name) / "log").result:
-            raise SystemExit("\n".join((Path(name) / "log").read_text().splitlines()[-5:]))
-        with duckdb.connect(f"{name}/{dataset}/warehouse.duckdb", read_only=True) as connection:
-            return connection.execute(query).fetchnumpy()
-
-
-def load_split(dataset: str, sources: Sequence[str], settings: Sequence[str], seed: int) -> Split:
-    """Let the pipeline split a log under strong_generalization: validation and test users are not in training."""
-    edges = query_run(EDGES, dataset, sources, settings, seed)
-    users, items = edges["user_index"], edges["item_index"]
-    is_fit = edges["role"] == "fit"
-    known = np.unique(items[is_fit])
-
-    def build_part(is_chosen: np.ndarray, of: np.ndarray) -> csr_matrix:
-        chosen = is_chosen & np.isin(users, of) & np.isin(items, known)
-        columns = np.searchsorted(known, items[chosen])
-        return build_matrix(np.searchsorted(of, users[chosen]), columns, (len(of), len(known)))
-
-    parts = []
-    for part in ("validation", "test"):
-        is_target = (edges["part"] == part) & (edges["role"] == "target")
-        tested = np.unique(users[is_target])
-        histories = build_part((edges["part"] == part) & (edges["role"] == "fold_in"), tested)
-        parts.append(Part(histories, build_part(is_target, tested)))
-    return Split(build_part(is_fit, np.unique(users[is_fit])), *parts)
+        run_command(words, Path(name) / "log")
+        yield Home(Path(name), dataset)
 
 
 def rank_users(score: Scorer, part: Part) -> dict[str, np.ndarray]:
@@ -154,12 +132,6 @@ def rank_users(score: Scorer, part: Part) -> dict[str, np.ndarray]:
         table = np.ascontiguousarray(scores, dtype=np.float32)
         blocks.append(compute_user_metrics(rank_targets(table, part.histories[block], part.targets[block])))
     return {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
-
-
-def format_mean(values: np.ndarray) -> str:
-    """Format a mean over users with its standard error."""
-    error = values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.nan
-    return f"{values.mean():.4f} ± {error:.4f}"
 
 
 def print_head(columns: Iterable[str]) -> None:

@@ -1,16 +1,15 @@
 """Compare fits with other libraries' of the same kind: CPU seconds, and the ranking reached.
 
-    python -m benchmarks.fits --log 30000 17000 700000 [--models wmf slim] [--threads 1]
+    python -m benchmarks.fits [--log 30000 17000 700000] [--models wmf slim] [--threads 1]
     python -m benchmarks.fits --ratings ratings.csv
     python -m benchmarks.fits --lines train.txt
 
 The log is drawn with so many users, items and edges and a long tail, or read: user_id,item_id,rating, of which ratings
-of 4 and more are edges, or a user and the user's items a line. One edge of each user is held out. Models with a peer
-run at equal weights and penalties, the others at their defaults; all fits are in this process, ours after one that
-compiles, with the set-up included. A peer that is not installed is left out (`benchmarks.peers` says how to install
-them). Prints the CPU seconds of each fit, the peer's over ours, and nDCG@100 and S of the held-out edges, over at most
-`--users` users; and those of ranking random scores of these users, beside irspack. For a small run: `--log 300 200
-4000`.
+of 4 and more are edges, or a user and the user's items a line. One edge of each user is held out. Models run at the
+weights and penalties of their peers; all fits are in this process, ours after one that compiles, with the set-up
+included. A peer that is not installed is left out (`benchmarks.peers` says how to install them). Prints the CPU seconds
+of each fit, the peer's over ours, and nDCG@100 of the held-out edges, over `--users` users at most; and the same of
+ranking random scores of these users, beside irspack. For a small run: no options.
 """
 
 import argparse
@@ -32,6 +31,7 @@ from benchmarks.common import (
     Scorer,
     build_matrix,
     draw_log,
+    parse_options,
     print_head,
     print_row,
     rank_users,
@@ -48,7 +48,7 @@ WALKS = {"alpha": 1.0, "beta": 0.2}
 NEIGHBOURS, L1, L2 = 100, 5.0, 200.0
 
 
-def list_pairs(users: int) -> list[tuple[str, dict[str, Any], str, Callable | None, dict[str, Any]]]:
+def list_pairs(users: int) -> list[tuple[str, dict[str, Any], str, Callable, dict[str, Any]]]:
     """List our models with their settings, and the name, fit and settings of the peer of each."""
     ease, bpr = {"alpha": 0.0, "centred": False, "user_weight_exponent": 0.0, "l2": 500.0}, {"factors": 64}
     slim = {"l1": L1, "l2": L2, "alpha": 0.0, "user_weight_exponent": 0.0}
@@ -64,21 +64,19 @@ def list_pairs(users: int) -> list[tuple[str, dict[str, Any], str, Callable | No
         ("item_knn", cosine, "implicit_cosine", fit_implicit_knn, {"kind": "CosineRecommender", "K": NEIGHBOURS}),
         ("item_knn", {**walks, **WALKS}, "irspack_rp3beta", fit_irspack,
          {"kind": "RP3betaRecommender", "top_k": NEIGHBOURS, **WALKS}),
-        *((name, {}, "", None, {}) for name in ("popularity", "bpr_uniform", "mrf_sparse", "sansa", "graph_filter",
-                                                 "random_graph", "paired_symbols", "binary_matrix")),
     ]  # fmt: skip
 
 
 def load_log(options: argparse.Namespace) -> csr_matrix:
     """Draw or read the log."""
-    if options.log:
-        return draw_log(*options.log)
     if options.lines:
-        lines = [list(map(int, line.split()[1:])) for line in options.lines.read_text().splitlines()]
+        lines = [list(map(int, line.split()[1:])) for line in Path(options.lines).read_text().splitlines()]
         users, items = np.repeat(np.arange(len(lines)), list(map(len, lines))), np.concatenate(lines).astype(int)
-    else:
+    elif options.ratings:
         likes = pl.read_csv(options.ratings).filter(pl.col("rating") >= 4)
         users, items = (np.unique(likes[name], return_inverse=True)[1] for name in ("user_id", "item_id"))
+    else:
+        return draw_log(*options.log)
     return build_matrix(users, items, (users.max() + 1, items.max() + 1))
 
 
@@ -94,10 +92,9 @@ def hold_out_one(likes: csr_matrix, users: int) -> tuple[csr_matrix, Part]:
     return train, Part(train[tested], targets[tested], tested)
 
 
-def rank(score: Scorer, part: Part) -> list[str]:
-    """Return the cells of nDCG@100 and S."""
-    of = rank_users(score, part)
-    return [f"{np.nanmean(of[metric]):.4f}" for metric in ("ndcg@100", "mean_rank")]
+def rank(score: Scorer, part: Part) -> str:
+    """Return the cell of nDCG@100."""
+    return f"{np.nanmean(rank_users(score, part)['ndcg@100']):.4f}"
 
 
 def compare_evaluations(part: Part, threads: int) -> list[str]:
@@ -115,25 +112,16 @@ def compare_evaluations(part: Part, threads: int) -> list[str]:
     with limit_threads(threads):
         own, _, cpu, _ = time_call(evaluate, 3)
     peer, _, peer_cpu, _ = time_call(partial(evaluator.get_scores_from_score_matrix, scores, [100]), 3)
-    cells = [f"{own['ndcg@100'].mean():.5f}", f"{own['mean_rank'].mean():.4f}"]
-    ratio, of_peer = f"{peer_cpu / cpu:.1f}", f"{peer['ndcg@100']:.5f}"
-    return ["evaluation", f"{cpu:.3f}", *cells, "irspack", f"{peer_cpu:.3f}", ratio, of_peer, ""]
+    ndcg, of_peer = f"{own['ndcg@100'].mean():.5f}", f"{peer['ndcg@100']:.5f}"
+    return ["evaluation", f"{cpu:.3f}", ndcg, "irspack", f"{peer_cpu:.3f}", f"{peer_cpu / cpu:.1f}", of_peer]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    log = parser.add_mutually_exclusive_group(required=True)
-    log.add_argument("--log", nargs=3, type=int, metavar=("USERS", "ITEMS", "EDGES"))
-    log.add_argument("--ratings", type=Path)
-    log.add_argument("--lines", type=Path)
-    parser.add_argument("--models", nargs="+", choices=MODELS, metavar="NAME", help="all by default")
-    parser.add_argument("--users", type=int, default=5000, help="of the ranking")
-    parser.add_argument("--threads", type=int, default=1)
-    options = parser.parse_args()
+    options = parse_options(__doc__, log=[300, 200, 4000], ratings="", lines="", models=[], users=5000, threads=1)
     warnings.filterwarnings("ignore")
     train, part = hold_out_one(load_log(options), options.users)
     print(f"{train.shape[0]:,} users, {train.shape[1]:,} items, {train.nnz:,} edges, {options.threads} threads\n")
-    print_head(["model", "CPU s", "nDCG@100", "S", "peer", "its CPU s", "times ours", "its nDCG@100", "its S"])
+    print_head(["model", "CPU s", "nDCG@100", "peer", "its CPU s", "times ours", "its nDCG@100"])
     for name, settings, other, peer, own_settings in list_pairs(train.shape[0]):
         if options.models and name not in options.models:
             continue
@@ -143,13 +131,12 @@ def main() -> None:
         with threadpool_limits(options.threads), all_passes(wmf_model), all_passes(hpf_model):
             kind(kind.Settings(**settings), threads=options.threads).fit(train[:50])
             model, _, cpu, _ = time_call(partial(kind(kind.Settings(**settings), threads=options.threads).fit, train))
-            cells = [name, f"{cpu:.2f}"]
-            cells += rank(lambda histories, rows, of=model: of.scores(histories, users=rows), part)
-            if peer and is_installed(other):
+            cells = [name, f"{cpu:.2f}", rank(lambda histories, rows, of=model: of.scores(histories, users=rows), part)]
+            if is_installed(other):
                 scorer, _, own, _ = time_call(partial(peer, train, options.threads, 0, **own_settings))
-                cells += [other, f"{own:.2f}", f"{own / max(cpu, 1e-9):.1f}"]
                 by_row = other in ("implicit_bpr", "hpfrec")
-                cells += rank(lambda histories, rows, of=scorer, by=by_row: of(rows if by else histories), part)
+                ndcg = rank(lambda histories, rows, of=scorer, by=by_row: of(rows if by else histories), part)
+                cells += [other, f"{own:.2f}", f"{own / max(cpu, 1e-9):.1f}", ndcg]
         print_row(cells)
     if is_installed("irspack"):
         print_row(compare_evaluations(part, options.threads))

@@ -13,7 +13,6 @@ run may stay recorded as running. Without `--moments` every write is tried, each
 Prints the number of moments, and each that ended otherwise. Exit status: 0 if there is none, else 1.
 """
 
-import argparse
 import contextlib
 import hashlib
 import os
@@ -28,6 +27,8 @@ from pathlib import Path
 
 import duckdb
 import numpy as np
+
+from benchmarks.common import parse_options
 
 USERS, ITEMS, EVENTS, IMAGE_BYTES, STOPPED = 80, 40, 1500, 300 * 10**6, -1
 ARGUMENTS = ["--dataset", "shop", "--models", "popularity,wmf", "--protocols", "leave_one_out", "--set",
@@ -150,11 +151,7 @@ def try_moment(folder: Path, before: Path, moment: int, expected: dict[str, str]
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--power", action="store_true", help="cut the power instead of killing the run")
-    parser.add_argument("--moments", type=int, help="tried of all, drawn with the seed")
-    parser.add_argument("--seed", type=int, default=1)
-    options = parser.parse_args()
+    options = parse_options(__doc__, power=False, moments=0, seed=1)
     with tempfile.TemporaryDirectory() as name:
         folder, before = Path(name), Path(name) / "before"
         if options.power:

@@ -10,9 +10,8 @@ others are drawn by Optuna's TPE from the row's space, until there are `--trials
 CPU time are spent. A trial is fitted on the training edges and judged by nDCG@100 of the validation users; a model with
 several scores by its best. The test users are read once, at the end.
 
-Prints nDCG@100 and recall@20 of the test users with standard errors, and the CPU seconds of the last fit and of the
-search. Bold is the best; `=` marks rows that a paired t-test over users, corrected for the choice of the best, does not
-call worse. For a small run: `--models wmf --peers implicit_als --trials 2`.
+Prints nDCG@100 of the test users with standard errors. Bold is the best; `=` marks rows that a paired t-test over
+users, corrected for the choice of the best, does not call worse. For a small run: `--models wmf popularity --trials 2`.
 """
 
 import argparse
@@ -26,10 +25,11 @@ import optuna
 from optuna.distributions import BaseDistribution
 from scipy.sparse import csr_matrix
 
-from benchmarks.common import Scorer, Split, format_mean, load_split, print_head, print_row, rank_users
+from benchmarks.common import Part, Scorer, parse_options, print_head, print_row, rank_users, run_popularity
 from benchmarks.peers import PEERS, is_installed
 from oneclass.models.evaluation.metrics import ALPHA, adjust_against_best, compare_paired
 from oneclass.models.registry import MODELS
+from oneclass.tasks.stores import fits, matrices, warehouse
 from oneclass.tasks.tuning.search import to_distribution
 
 METRIC, RANDOM_TRIALS = "ndcg@100", 4
@@ -61,8 +61,19 @@ def build_peer_fit(name: str, seed: int, threads: int) -> tuple[Fit, Space]:
     return fit, PEERS[name].space
 
 
-def search(fit: Fit, space: Space, split: Split, options: argparse.Namespace) -> tuple[dict, str, int]:
-    """Search the settings of a row; returns the best drawn values, the score with them, and the number of trials."""
+def load_split(options: argparse.Namespace) -> tuple[csr_matrix, Part, Part]:
+    """Return the training edges, and the validation and the test users, as the pipeline splits the log."""
+    with run_popularity(options.dataset, options.source, options.set, options.seed) as home:
+        with warehouse.open_warehouse(home, read_only=True) as connection:
+            query = "select digest from operations.model_fits where protocol = 'strong_generalization'"
+            [digest] = warehouse.fetch_row(connection, query)
+        split = matrices.load_split(home, fits.find_fit(home, "popularity", digest).matrices)
+        parts = (split.parts[name] for name in ("validation", "test"))
+        return split.train.sign(), *(Part(part.histories.sign(), part.targets.sign()) for part in parts)
+
+
+def search(fit: Fit, space: Space, train: csr_matrix, part: Part, options: argparse.Namespace) -> tuple[dict, str]:
+    """Search the settings of a row on the part; returns the best drawn values, and the score with them."""
     sampler = optuna.samplers.TPESampler(seed=options.seed, n_startup_trials=RANDOM_TRIALS)
     study = optuna.create_study(direction="maximize", sampler=sampler)
     began, trials, best = time.process_time(), 0, (-np.inf, "", {})
@@ -70,8 +81,8 @@ def search(fit: Fit, space: Space, split: Split, options: argparse.Namespace) ->
         trial = study.ask(space) if trials else None
         values = trial.params if trial else {}
         try:
-            scorers = fit(values, split.train).items()
-            value, score = max((rank_users(scorer, split.validation)[METRIC].mean(), name) for name, scorer in scorers)
+            scorers = fit(values, train).items()
+            value, score = max((rank_users(scorer, part)[METRIC].mean(), name) for name, scorer in scorers)
         except ValueError as error:  # settings that contradict each other
             print(f"  {values}: {error}", flush=True)
             value, score = 0.0, ""
@@ -79,49 +90,35 @@ def search(fit: Fit, space: Space, split: Split, options: argparse.Namespace) ->
             study.tell(trial, value)
         best = max(best, (value, score, values), key=lambda one: one[0])
         trials += 1
-    return best[2], best[1], trials
+    return best[2], best[1]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--dataset", required=True)
-    parser.add_argument("--source", nargs="+", default=[], help="its log")
-    parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="settings of the split")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--models", nargs="*", choices=MODELS, default=OWN_MODELS, metavar="NAME")
-    parser.add_argument("--peers", nargs="*", choices=PEERS, default=[*PEERS], metavar="NAME")
-    parser.add_argument("--trials", type=int, default=10, help="of each row; 1 takes the initial settings")
-    parser.add_argument("--seconds", type=float, default=600.0, help="CPU seconds of the search of a row")
-    options = parser.parse_args()
+    options = parse_options(__doc__, dataset="demo", source=[], set=[], seed=0, threads=2, models=OWN_MODELS,
+                            peers=[*PEERS], trials=10, seconds=600.0)  # fmt: skip
     warnings.filterwarnings("ignore")
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    split = load_split(options.dataset, options.source, options.set, options.seed)
-    (users, items), tested = split.train.shape, split.test.targets.shape[0]
-    print(f"{options.dataset}: {users:,} users, {items:,} items, {split.train.nnz:,} edges, {tested} test users")
+    train, validation, test = load_split(options)
+    (users, items), tested = train.shape, test.targets.shape[0]
+    print(f"{options.dataset}: {users:,} users, {items:,} items, {train.nnz:,} edges, {tested} test users")
     builders = dict.fromkeys(options.models, build_own_fit)
     builders |= dict.fromkeys(filter(is_installed, options.peers), build_peer_fit)
-    found, cost = {}, {}
+    found: dict[str, np.ndarray] = {}
     for name, build in builders.items():
         fit, space = build(name, options.seed, options.threads)
-        began = time.process_time()
-        values, score, trials = search(fit, space, split, options)
-        searched, began = time.process_time() - began, time.process_time()
-        scorer = fit(values, split.train)[score]
-        cost[name] = f"{time.process_time() - began:.1f}; {searched:.0f} ({trials})"
-        found[name] = rank_users(scorer, split.test)
-        print(f"{name}: {found[name][METRIC].mean():.4f}, {cost[name]}, {values}", flush=True)
-    best = max(found, key=lambda name: found[name][METRIC].mean())
+        values, score = search(fit, space, train, validation, options)
+        found[name] = rank_users(fit(values, train)[score], test)[METRIC]
+        print(f"{name}: {found[name].mean():.4f}, {values}", flush=True)
+    best = max(found, key=lambda name: found[name].mean())
     others = [name for name in found if name != best]
-    raw = [compare_paired(found[best][METRIC], found[name][METRIC]).p_value for name in others]
+    raw = [compare_paired(found[best], found[name]).p_value for name in others]
     adjusted = adjust_against_best(np.nan_to_num(np.array(raw, dtype=float), nan=1.0))
     level = {name for name, p_value in zip(others, adjusted, strict=True) if p_value > ALPHA}
     print()
-    print_head(["model", METRIC, "recall@20", "CPU s of the fit; of the search (trials)"])
-    for name, of in sorted(found.items(), key=lambda one: -one[1][METRIC].mean()):
-        mean = format_mean(of[METRIC])
-        shown = f"**{mean}**" if name == best else f"{mean} =" if name in level else mean
-        print_row([name, shown, format_mean(of["recall@20"]), cost[name]])
+    print_head(["model", METRIC])
+    for name, values in sorted(found.items(), key=lambda one: -one[1].mean()):
+        mean = f"{values.mean():.4f} ± {values.std(ddof=1) / np.sqrt(len(values)):.4f}"
+        print_row([name, f"**{mean}**" if name == best else f"{mean} =" if name in level else mean])
 
 
 if __name__ == "__main__":

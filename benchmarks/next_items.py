@@ -16,13 +16,12 @@ import polars as pl
 from scipy.sparse import csr_matrix
 
 import oneclass
-from benchmarks.common import parse_options, print_head, print_row, query_run
+from benchmarks.common import parse_options, print_head, print_row, run_popularity
 from oneclass.models.settings import ModelSettings
+from oneclass.tasks.stores import warehouse
 
 # one row per like; of equal times a random one is the last
-LIKES = """
-    select user_id, item_id, epoch(last_at) as time from curated.interactions order by hash(user_id, item_id)
-"""
+LIKES = "select user_id, item_id, epoch(last_at) as time from curated.interactions order by hash(user_id, item_id)"
 
 
 class VSKNN(oneclass.OwnModel):
@@ -69,7 +68,8 @@ def main() -> None:
     if options.lines:
         likes = load_lines(Path(options.lines), options.items)
     else:
-        likes = pl.DataFrame(query_run(LIKES, options.dataset, options.source))
+        with run_popularity(options.dataset, options.source) as home, warehouse.open_warehouse(home) as connection:
+            likes = connection.sql(LIKES).pl()
     newer = pl.col("time").rank("ordinal", descending=True).over("user_id")
     split = oneclass.Split("last", likes.filter(newer > 1), likes.filter(newer == 1))
     models = [oneclass.SLIST(), oneclass.Transitions(), oneclass.MRFDense(recency_exponent=1), VSKNN(), oneclass.EASE()]

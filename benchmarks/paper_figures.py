@@ -6,7 +6,6 @@ The run must have evaluated leave_one_out, for mrf strong_generalization. Refits
 defaults for models that it lacks, except what a paper varies. A drawing is a PNG file in `--out`; tables go to stdout.
 """
 
-import argparse
 import json
 import sys
 import time
@@ -19,6 +18,7 @@ from unittest.mock import patch
 import numpy as np
 from scipy.sparse import csr_matrix
 
+from benchmarks.common import parse_options
 from oneclass.models.base import Model
 from oneclass.models.binary_matrix import inference
 from oneclass.models.evaluation import metrics
@@ -142,16 +142,12 @@ def print_table(title: str, header: Iterable[object], rows: Iterable[Iterable[ob
         print("  ".join([first, *others]))
 
 
-def print_lines(title: str, lines: Mapping[str, list[Row]], value: str = "mean_rank") -> None:
-    """Print a column of values of each line, over all held-out likes and in each bin of degrees."""
-    bins = sorted({(row["degree_low"], row["degree_high"]) for of_line in lines.values() for row in of_line})
-    header = ["degree", *lines]
-    cells = {
-        name: {(row["degree_low"], row["degree_high"]): row[value] for row in rows} for name, rows in lines.items()
-    }
-    every = ["all", *(_weighted_mean(rows, value) for rows in lines.values())]
-    print_table(title, header, [every, *([f"{low}-{high}", *(cells[name].get((low, high), "") for name in lines)]
-                                         for low, high in bins)])  # fmt: skip
+def print_lines(title: str, lines: Mapping[str, list[Row]]) -> None:
+    """Print a column of mean ranks of each line, over all held-out likes and in each bin of degrees."""
+    cells = [{(row["degree_low"], row["degree_high"]): row["mean_rank"] for row in rows} for rows in lines.values()]
+    every = ["all", *map(_mean_of_bins, lines.values())]
+    print_table(title, ["degree", *lines], [every, *([f"{low}-{high}", *(of.get((low, high), "") for of in cells)]
+                                                     for low, high in sorted(set().union(*cells)))])  # fmt: skip
 
 
 def draw_lines(name: str, title: str, side: str, lines: Mapping[str, list[Row]]) -> plotting.Panel:
@@ -160,12 +156,8 @@ def draw_lines(name: str, title: str, side: str, lines: Mapping[str, list[Row]])
     for number, (label, rows) in enumerate(lines.items()):
         with_likes = [row for row in rows if row["degree_high"]]
         drawn += with_likes
-        panel.axes.plot(
-            figures.bin_centres(with_likes),
-            figures.column_values(with_likes, "mean_rank"),
-            label=label,
-            **plotting.line_style(number),
-        )
+        centres, means = figures.bin_centres(with_likes), figures.column_values(with_likes, "mean_rank")
+        panel.axes.plot(centres, means, label=label, **plotting.line_style(number))
     figures.set_rank_axes(panel, drawn, side)
     panel.axes.set(title=title)
     plotting.add_legend_below(panel)
@@ -282,19 +274,14 @@ def draw_binary_matrix(run: FinishedRun) -> None:
         with patch.multiple(inference, LEAST_BATCH=size, MOST_BATCH=size):
             held[size] = run.refit("leave_one_out", ENTRIES)
     sizes = plotting.new_panel("binary_matrix_sizes", "Entries in a minibatch after each pass", width=5.0, left=0.75)
-    ranks = plotting.new_panel(
-        "binary_matrix_ranks", "Mean rank with minibatches of a fixed size", width=5.0, left=0.75
-    )
+    ranks = plotting.new_panel("binary_matrix_ranks", "Mean rank at a minibatch size", width=5.0, left=0.75)
     shown = [at for at in (1, 2, 5, 10, 20, 40, 80) if at <= len(drawn["uniform"].model.minibatches)]
     rows = []
     for number, (way, refit) in enumerate(drawn.items()):
         [mean], numbers = (of["mean_rank"] for of in refit.means.values()), refit.model.minibatches
-        sizes.axes.plot(
-            np.arange(1, len(numbers) + 1), numbers, label=way, color=plotting.LIGHT_COLOURS[plotting.HUES[number]]
-        )
-        ranks.axes.axhline(
-            mean.value, label=f"{way}, size by noise", color=plotting.LIGHT_COLOURS[plotting.HUES[number]]
-        )
+        colour = plotting.LIGHT_COLOURS[plotting.HUES[number]]
+        sizes.axes.plot(np.arange(1, len(numbers) + 1), numbers, label=way, color=colour)
+        ranks.axes.axhline(mean.value, label=f"{way}, size by noise", color=colour)
         rows.append([way, *(f"{numbers[min(at, len(numbers)) - 1]:,.0f}" for at in shown), format_mean(mean)])
     print_table("Binary matrix, box 9: entries in a minibatch after each pass, and the mean rank",
                 ["sampling", *shown, "mean rank"], rows)  # fmt: skip
@@ -342,14 +329,8 @@ PAPERS: dict[str, Callable[[FinishedRun], None]] = {
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Draw and print what the pages of some papers promise, by default all."""
-    parser = argparse.ArgumentParser(description="Draw the figures and print the tables of docs/papers/.")
-    parser.add_argument("--dataset", default="demo")
-    parser.add_argument("--home", type=Path, default=Path("var"))
-    parser.add_argument("--out", type=Path, default=Path("figures"), help="the folder of the PNG files")
-    parser.add_argument("--papers", nargs="+", choices=PAPERS, default=list(PAPERS))
-    parser.add_argument("--threads", type=int, default=1)
-    options = parser.parse_args(arguments)
+    options = parse_options(__doc__, arguments, dataset="demo", home=Path("var"), out=Path("figures"),
+                            papers=list(PAPERS), threads=1)  # fmt: skip
     options.out.mkdir(parents=True, exist_ok=True)
     run = FinishedRun(Home(options.home, options.dataset), options.out, options.threads)
     with plotting.plot_style():
@@ -371,9 +352,9 @@ def _draw_percentile_bands(name: str, title: str, side: str, colour: str, rows: 
     return panel
 
 
-def _weighted_mean(rows: list[Row], value: str) -> float:
-    """Return the mean of a column over the edges of bins."""
-    return float(np.average(figures.column_values(rows, value), weights=figures.column_values(rows, "edges")))
+def _mean_of_bins(rows: list[Row]) -> float:
+    """Return the mean rank over the edges of all bins."""
+    return float(np.average(figures.column_values(rows, "mean_rank"), weights=figures.column_values(rows, "edges")))
 
 
 if __name__ == "__main__":

@@ -150,7 +150,6 @@ def walk_shop(root: Path, generator: random.Random) -> str:
 
 
 def main() -> int:
-    """Walk the shops."""
     given, differing = parse_options(__doc__, shops=100, first=0, seed=0), 0
     with tempfile.TemporaryDirectory() as folder:
         server, address = launch_server({**os.environ, "PREFECT_HOME": f"{folder}/prefect"})  # one for all runs
