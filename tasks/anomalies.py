@@ -67,10 +67,8 @@ def record_batch_stats(
 ) -> None:
     """Add the statistics of the night of `run_id` to `operations.nights`, after its logs are in `raw.events`.
 
-    The first batch has no baseline (it may be a full backfill), so only its counts are recorded.
-
-    Args:
-        bounds: the highest value allowed, by figure.
+    The first batch has no baseline (it may be a full backfill), so only its counts are recorded. `bounds` are the
+    highest values allowed, by figure.
     """
     started_at, before = warehouse.select(connection, "nights/run_start", run_id=run_id).row(0)
     night = started_at.date()

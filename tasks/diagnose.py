@@ -7,8 +7,6 @@ A p-value is the share of samples, drawn from the fitted distribution and each r
 of at least that of the real degrees: small if the distribution is wrong. Its resolution is 1 / 100. If all degrees of a
 side are equal, every family fits perfectly in a limit: exponent, cutoff and p_value are NULL.
 
-`diagnostics.list_hits` replays the published lists against the likes that came after them.
-
 `diagnostics.hidden_graph_ratios` has one sample of q(H) per rate r of eq. 8, as in Figure 3 of Paquet and Koenigstein
 (2014): an item's edges in the observed graph (positives), and the sampled ones (negatives).
 """
@@ -94,11 +92,7 @@ def rewrite_diagnostics(
 
 
 def store_hidden_graph_ratios(connection: duckdb.DuckDBPyConnection, shape: tuple[int, int], seed: int) -> None:
-    """Rewrite `diagnostics.hidden_graph_ratios` on an open connection.
-
-    Args:
-        shape: users and items of the curated interactions.
-    """
+    """Rewrite `diagnostics.hidden_graph_ratios`, by the number of users and items, on an open connection."""
     connection.execute("delete from diagnostics.hidden_graph_ratios")
     if not min(shape):
         return

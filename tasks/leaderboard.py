@@ -55,15 +55,11 @@ def load_leaderboard(connection: duckdb.DuckDBPyConnection, run_id: str) -> list
     """Load a run's rows: protocols in their order, the best model first."""
     found = warehouse.select(connection, "publish/main_table", run_id=run_id, main_metrics=list_main_metrics())
     by_protocol = found.partition_by("protocol", maintain_order=True)
-    return [row for of_protocol in by_protocol for row in mark_lists(of_protocol)]
+    return [row for of_protocol in by_protocol for row in _mark_lists(of_protocol)]
 
 
-def mark_lists(of_protocol: pl.DataFrame) -> Iterator[LeaderboardRow]:
-    """Yield the row of each list of one protocol, the best first; the others by their comparison with it.
-
-    Args:
-        of_protocol: the columns and the order of `publish/main_table`.
-    """
+def _mark_lists(of_protocol: pl.DataFrame) -> Iterator[LeaderboardRow]:
+    """Yield the row of each list of one protocol in the order of `publish/main_table`, compared with the best."""
     lists = of_protocol.partition_by("model", "score", maintain_order=True)
     p_values = [of_list["p_value"][0] for of_list in lists[1:]]
     adjusted = adjust_against_best(np.array([1.0 if p_value is None else p_value for p_value in p_values]))

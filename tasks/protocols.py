@@ -67,7 +67,7 @@ PROTOCOLS = {
 ALL_EDGES = "all_edges"  # not a protocol: every curated edge, for the published model
 # Not a protocol: next_events with its cut repeated on its own training edges, whose targets are validation edges.
 NEXT_EVENTS_VALIDATION = "next_events_validation"
-# In the name of a fold's split, between its protocol and its number.
+# In the name of a fold's split, between its protocol and its number, from 1.
 FOLD_INFIX = "_fold_"
 # The protocols that may choose what is published, the preferred first, with the split that has their validation part.
 PUBLISH_PROTOCOLS = {"next_events": NEXT_EVENTS_VALIDATION, "strong_generalization": "strong_generalization"}
@@ -75,11 +75,6 @@ PUBLISH_PROTOCOLS = {"next_events": NEXT_EVENTS_VALIDATION, "strong_generalizati
 VALIDATION_METRIC = f"validation_{PROTOCOLS['strong_generalization'].tuned_by}"
 
 FittedSplit = tuple[str, Mapping[str, str]]  # digest of a split, and of the models' fits on it by name
-
-
-def name_fold(protocol: str, number: int) -> str:
-    """Return the name of the split of a fold, counted from 1."""
-    return f"{protocol}{FOLD_INFIX}{number}"
 
 
 def is_fold(split: str) -> bool:

@@ -68,10 +68,7 @@ def submit_fits(home: Home, plan: FitPlan, executor: Executor = LOCAL) -> dict[s
 
 
 def collect_fits(model: str, pending: Mapping[str, PendingCall]) -> dict[str, Fit]:
-    """Wait for the fits of a model, by split.
-
-    Args:
-        pending: of `submit_fits`.
+    """Wait for the fits of a model that `submit_fits` submitted, by split.
 
     Raises:
         OneclassError: the model cannot be fitted on a matrix.

@@ -147,11 +147,7 @@ class Dataset(BaseModel, frozen=True, extra="forbid"):
 
 
 def check_name(name: str, root: Path, known: Collection[str]) -> None:
-    """Raise `InputError` for a name that breaks `NAME_RULE`; of two that differ by case, one without a folder.
-
-    Args:
-        known: the data sets with a file.
-    """
+    """Raise `InputError` for a name that breaks `NAME_RULE`; of two that differ by case, one without a folder."""
     folders = {folder.name for folder in root.glob("*") if is_data_set(folder)}
     clash = next((one for one in sorted({*known, *folders}) if one != name and one.casefold() == name.casefold()), "")
     if NAME_PATTERN.fullmatch(name) and name.lower() not in RESERVED and (not clash or name in folders):

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import duckdb
 
 from oneclass import sql
-from oneclass.tasks.protocols import is_fold, name_fold
+from oneclass.tasks.protocols import FOLD_INFIX, is_fold
 from oneclass.tasks.split import protocols
 from oneclass.tasks.split.matrix import load_csr, store_roles
 from oneclass.tasks.split.settings import SplitSettings
@@ -63,7 +63,7 @@ def _make_folds(connection: duckdb.DuckDBPyConnection, folds: int, seed: int) ->
     for number in range(1, folds + 1):
         end = number / folds
         _draw_parts(connection, seed, (number - 1) / folds, end, end)
-        split = _make_split(connection, name_fold(PROTOCOL, number), seed)
+        split = _make_split(connection, f"{PROTOCOL}{FOLD_INFIX}{number}", seed)
         store_roles(connection, PROTOCOL, "roles where part = 'test'", "user_index, item_index, part, role")
         yield split
 

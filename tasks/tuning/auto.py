@@ -117,7 +117,8 @@ def tune(
         given = request.given.get(model, ())
         space, unsearched = _choose_searched(settings, given, split)
         samples_items = MODELS[model].estimate_cost(settings, whole).depends_on_items and whole.items > MAX_ITEMS
-        edges, items = sample_edges(whole.edges), MAX_ITEMS if samples_items else None
+        edges = int(min(max(SAMPLE_SHARE * whole.edges, MIN_SAMPLE_EDGES), MAX_SAMPLE_EDGES))
+        items = MAX_ITEMS if samples_items else None
         search = Search(model, protocol, folds, settings, space, request.seed, edges, items, unsearched, whole=whole)
         key = search.compute_digest(len(folds), is_latest)
         searched = {"protocol": protocol, "searched_on": request.day, "metric": search.metric, "key": key} | sizes
@@ -151,11 +152,6 @@ def _choose_searched(
     is_varied = split.train.nnz <= MAX_QUICK_EDGES and unsearched.isdisjoint(given)
     space = {name: of for name, of in space.items() if name not in given}
     return space, tuple(sorted(unsearched)) if is_varied else ()
-
-
-def sample_edges(edges: int) -> int:
-    """Return about how many training edges a trial has, of those of a log."""
-    return int(min(max(SAMPLE_SHARE * edges, MIN_SAMPLE_EDGES), MAX_SAMPLE_EDGES))
 
 
 def _skip_search(home: Home, search: Search, request: SearchRequest, default: ChosenSettings) -> ChosenSettings | None:
@@ -200,7 +196,7 @@ def _describe_search(home: Home, progress: SearchProgress, default: ChosenSettin
     reason = ", ".join(named) if values else "no trial improved on the initial settings"
     reason += f"; trials: {len(trials)} in {progress.cpu_seconds:,.0f} CPU s"
     reason += f", stopped: {progress.stopped}" if progress.stopped else ""
-    at_start = trials[0]["value"] if trials[0]["state"] == "done" else None
+    at_start = trials[0]["value"]
     users = f"{search.count_users(home)} validation users{describe_folds(len(search.digests))}"
     figures = f"{format_setting(best.value)}, with the initial settings {format_setting(at_start)}"
     logger.info("%s: best by %s of %s: %s; %s", search.model, search.metric, users, figures, reason)

@@ -63,7 +63,7 @@ def run_searches(
     baselines = dict[int | None, float]()
     for search in {of.items: of for of in searches}.values():
         plain = replace(search, model="popularity", start=Popularity.Settings(), space={}, unsearched=())
-        baselines[search.items] = run_trials(home, plain, (), 1, math.inf)[0][0].value or 0.0
+        baselines[search.items] = run_trial(home, plain, ()).value or 0.0
     progress = live = [SearchProgress(search, baselines[search.items]) for search in searches]
     budget, spent = math.inf, 0.0
     for rounds_left, trials in zip(range(len(ROUNDS), 0, -1), ROUNDS, strict=True):

@@ -24,7 +24,7 @@ from oneclass.models.fit_options import Epoch, FitOptions
 from oneclass.models.memory_estimates import LogSize
 from oneclass.models.registry import MODELS
 from oneclass.models.settings import Choice, ModelSettings, ParameterRange, RelativeRange, SearchSpace
-from oneclass.tasks.errors import InputError, OneclassError
+from oneclass.tasks.errors import OneclassError
 from oneclass.tasks.evaluate.ranking import users_with_targets
 from oneclass.tasks.protocols import NEXT_EVENTS_VALIDATION, PROTOCOLS
 from oneclass.tasks.stores import resources
@@ -85,11 +85,8 @@ class Search:
         return [load_validation(home, digest, *sample) for digest in self.digests]
 
     def count_users(self, home: Home) -> int:
-        """Count the validation users with an edge to find, of all folds; 0 if the log is too small to tune on."""
-        try:
-            return sum(len(users_with_targets(split.parts["validation"])) for split in self.load_folds(home))
-        except InputError:
-            return 0
+        """Count the validation users with an edge to find, of all folds."""
+        return sum(len(users_with_targets(split.parts["validation"])) for split in self.load_folds(home))
 
     def compute_digest(self, *data: Any) -> str:
         """Compute the digest of `data` and of everything else that must be equal for trials to be comparable."""

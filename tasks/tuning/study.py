@@ -70,17 +70,15 @@ def load_search(
 
 
 def run_study(home: Home, search: Search, trials: int, fixed: Collection[str]) -> Path:
-    """Run trials until the search's study has so many, and return the file with the best settings.
-
-    Args:
-        fixed: settings that are not searched, and written too.
+    """Run trials until the search's study has so many, and return the file with the best and the `fixed` settings.
 
     Raises:
         InputError: the log is too small to tune on.
         OneclassError: every trial failed.
     """
-    search.load_folds(home)  # or the log is too small
-    users, study = search.count_users(home), open_study(home, search)
+    if not (users := search.count_users(home)):
+        raise InputError("no validation user has an edge to be found; the log is too small to tune on.")
+    study = open_study(home, search)
     by, names = f"{search.metric} of {users:,} validation users{describe_folds(len(search.digests))}", search.space
     logger.info("tuning %s by %s (%s), over %s", search.model, by, search.protocol, ", ".join(names))
     if study.trials:

@@ -4,7 +4,6 @@ import functools
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_matrix
@@ -13,8 +12,7 @@ from oneclass.models.base import Model
 from oneclass.models.evaluation import metrics
 from oneclass.models.evaluation.holdout import choose_held_out_edges, split_matrix
 from oneclass.models.numerics.sequential_histories import copy_order
-from oneclass.tasks.errors import InputError
-from oneclass.tasks.evaluate.ranking import TargetRankMetrics, rank_targets_by_score, users_with_targets
+from oneclass.tasks.evaluate.ranking import TargetRankMetrics, rank_targets_by_score
 from oneclass.tasks.stores import matrices
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.stores.matrices import Part, SplitMatrices
@@ -41,27 +39,15 @@ def load_validation(
 
 
 def select_validation(split: SplitMatrices, seed: int) -> SplitMatrices:
-    """Return the training and validation parts of a split; without the latter it is drawn from the training edges.
-
-    Raises:
-        InputError: no user has an edge to find, or no edge is left to train on.
-    """
+    """Return the training and validation parts of a split; without the latter it is drawn from the training edges."""
     train, part = split.histories, split.parts.get("validation")
     if part is None:
         train, part = _cut_validation_part(split, seed)
     elif part.stored_histories is None:
         part = split.users_of("validation", 0, None)
-    return _build_validation(split, train, part)
-
-
-def _build_validation(split: SplitMatrices, train: csr_matrix, part: Part, **others: Any) -> SplitMatrices:
-    if not (users := len(users_with_targets(part))) or not train.nnz:
-        raise InputError(
-            f"{users} validation users with an edge to be found and {train.nnz} edges to train on; the log is too "
-            "small to tune on."
-        )
-    # The histories of `train` have the order.
-    return replace(split, train=train, parts={"validation": part}, recency_ranks=None, event_ages=None, **others)
+    # What is of each training edge is of the histories now.
+    of_edges = dict.fromkeys(["recency_ranks", "event_ages", "latest_mask"])
+    return replace(split, train=train, parts={"validation": part}, **of_edges)
 
 
 def _cut_validation_part(split: SplitMatrices, seed: int) -> tuple[csr_matrix, Part]:
@@ -96,10 +82,10 @@ def _sample_log(split: SplitMatrices, edges: int, items: int | None, seed: int) 
     part = part.select(draw_rows(np.flatnonzero(eligible), MAX_VALIDATION_USERS))
     rows = None if part.rows is None else np.searchsorted(trained, part.rows).astype(np.int32)
     histories, targets = (matrix[:, known].tocsr() for matrix in (part.histories, part.targets))
-    return _build_validation(
+    return replace(
         split,
-        train[:, known].tocsr(),
-        replace(part, stored_histories=histories, targets=targets, rows=rows),
+        train=train[:, known].tocsr(),
+        parts={"validation": replace(part, stored_histories=histories, targets=targets, rows=rows)},
         users=split.users[trained],
         items=split.items[known],
         explicit_negatives=None if negatives is None else negatives[trained][:, known].tocsr(),
@@ -109,7 +95,8 @@ def _sample_log(split: SplitMatrices, edges: int, items: int | None, seed: int) 
 
 def evaluate_model(models: Sequence[Model], parts: Sequence[Part], metric: str) -> tuple[metrics.Mean, str]:
     """Return the metric of the best score of a model, fitted for each part, over all users, and the score's name."""
-    ranked = list(filter(None, map(rank_targets_by_score, models, parts)))
+    if not (ranked := list(filter(None, map(rank_targets_by_score, models, parts)))):
+        raise ValueError("no validation user has an edge to be found")
     means = {}
     for score in ranked[0]:
         of_users = TargetRankMetrics.concatenate([ranks[score] for ranks in ranked]).of_users

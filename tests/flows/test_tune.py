@@ -15,6 +15,7 @@ from oneclass.flows import commands
 from oneclass.flows.parameters import BackfillParameters
 from oneclass.flows.settings import resolve_settings
 from oneclass.models.registry import MODELS
+from oneclass.tasks.errors import OneclassError
 from oneclass.tasks.stores import warehouse
 from oneclass.tasks.stores.home import Home
 from tests.flows.conftest import ML, query_rows
@@ -178,3 +179,6 @@ def test_a_log_too_small_to_evaluate_gets_recommendations_and_is_not_tuned_on(tm
     assert query_rows(tmp_path / "home", "select count(*) from published.recommendations", "mine") == [(6,)]
     assert run_tune("mine", tmp_path / "home", *BPR, "--protocol", "leave_one_out") == 2
     assert "too small to tune on" in capsys.readouterr().err
+    likes = pl.read_csv(log).rename({"userId": "user_id", "movieId": "item_id"}).drop("rating")
+    with pytest.raises(OneclassError, match="every trial failed. The last one: no validation user has an edge"):
+        oneclass.tune(oneclass.MRFDense(), likes, protocol="leave_one_out", trials=1)

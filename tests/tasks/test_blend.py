@@ -142,6 +142,15 @@ def test_of_too_few_models_or_users_no_blend_is_made(home, digest, monkeypatch):
     assert found is None and "100 validation users are too few" in row["reason"]
 
 
+def test_no_blend_is_made_of_users_with_too_few_edges_to_cut_some_off(home):
+    likes = [(f"u{user}", f"i{(user + place) % 60:02}", 1) for place in range(5) for user in range(60)]
+    log_into(home, likes[:240])
+    log_into(home, likes[240:], file_id=2)
+    digest = split_likes(home, "given", plan={"given_files": ([1], [2])})["given"]
+    found, row = fit_blend(home, digest, **two_halves(home, digest), protocol="given")
+    assert found is None and "0 validation users are too few" in row["reason"]
+
+
 @pytest.mark.parametrize(
     ("gain", "gain_in_s", "worth"),
     [
