@@ -89,8 +89,8 @@ def judge_night(
     connection: duckdb.DuckDBPyConnection, run_id: str, night: date, bounds: Mapping[str, float | None] | None = None
 ) -> None:
     """Write the rows of `night_figures` to `operations.nights`, with what is usual by the completed nights before."""
-    limits = [{"figure": name, **asdict(figure)} for name, figure in FIGURES.items()]
-    limits = [{**limit, "bound": (bounds or {}).get(limit["figure"], limit["bound"])} for limit in limits]
+    bounds = bounds or {}
+    limits = [{"figure": name, **asdict(of), "bound": bounds.get(name, of.bound)} for name, of in FIGURES.items()]
     connection.execute("delete from operations.nights where run_id = ?", [run_id])  # of an earlier try of the stage
     connection.execute(sql.statement("nights/judge"), {"run_id": run_id, "night": night, "limits": limits})
 

@@ -5,7 +5,7 @@ training edges (`tasks.tuning.validation`), and the models are fitted again on t
 """
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -83,7 +83,6 @@ def choose_components(
     Args:
         run_id: the run whose settings the choice becomes; None for a blend of one protocol's table alone.
         judged: the split that has the protocol's validation part, or is to have one drawn, or the folds; with fits.
-        settings: of the fitted models.
         seed: of the folds, of a drawn validation part and of the fits on the rest.
         day: the run takes events up to this day.
     """
@@ -129,44 +128,26 @@ def _search_components(
     users = f"{len(folds):,} validation users{describe_folds(len(parts))}"
     if len(folds) < MIN_USERS:
         return BlendChoice(reason=f"{users} are too few to weigh models by")
-    lists: list[tuple[float, Candidate, str]] = []
-    for name in settings:
-        try:
-            if is_drawn:
-                models = [MODELS[name](settings[name], seed=seed, threads=home.limits.threads).fit(train)]
-            else:
-                models = [fits.load_fit(home, name, of_fold[name]) for _, of_fold in judged]
-        except Exception as error:
-            if not is_model_error(error):
-                raise
-            logger.warning("blend: %s is left out: %s", name, error)
-            continue
-        mean, score = evaluate_model(models, parts, metric)
-        # Only the best are held in memory.
-        lists = sorted([*lists, (mean.value, models, score)], key=lambda entry: -entry[0])[:MAX_CANDIDATES]
+
+    def find_fits(name: str) -> Candidate:
+        if is_drawn:
+            return [MODELS[name](settings[name], seed=seed, threads=home.limits.threads).fit(train)]
+        return [fits.load_fit(home, name, of_fold[name]) for _, of_fold in judged]
+
+    lists = _find_best_lists(settings, find_fits, parts, metric)
     if len(lists) < 2:
         return BlendChoice(reason="there are not two models to add")
     if not (is_folded := len(np.unique(folds)) > 1):
         folds = np.random.default_rng(seed).permutation(len(folds)) % CROSS_VALIDATION_FOLDS
     cutoff = int(metric.partition("@")[2])
-    scored = [(models, score) for _, models, score in lists]
-    result = search_weights(Candidates.from_blocks(_score_blocks(scored, parts), cutoff), folds)
-
-    def build_settings(weights: Weights) -> BlendSettings:
-        weighed = [(models[0].name, score, weight) for (models, score), weight in zip(scored, weights, strict=True)]
-        components = [
-            Component(model=name, score=score, weight=weight, settings=settings[name].model_dump(mode="json"))
-            for name, score, weight in weighed
-            if weight
-        ]
-        return BlendSettings(components=tuple(components))
-
-    blend, blended = build_settings(result.weights), metrics.mean_and_error(result.cross_validated)
+    result = search_weights(Candidates.from_blocks(_score_blocks(lists, parts), cutoff), folds)
+    names = [(models[0].name, score) for models, score in lists]
+    blend, blended = _build_blend(names, result.weights, settings), metrics.mean_and_error(result.cross_validated)
     alone = float(result.alone[result.best].mean())
     fitted_folds = len(parts) if is_folded else 1
     gain = metrics.compare_paired(result.cross_validated, result.alone[result.best], fitted_folds)
     gain_in_s = metrics.compare_paired(result.cross_validated_mean_rank, result.mean_rank_alone, fitted_folds)
-    best = f"{scored[result.best][0][0].name}/{scored[result.best][1]}"
+    best = "/".join(names[result.best])
     gains = [f"{of.difference:+.4f} ± {of.standard_error or 0.0:.4f}" for of in (gain, gain_in_s)]
     figures = f"{metric} {blended.value:.4f} by cross-validation, {best} alone {alone:.4f} ({', S '.join(gains)})"
     figures += f" over {users}"
@@ -183,8 +164,38 @@ def _search_components(
         reason=" + ".join(f"{one.weight:g} {one.model}/{one.score}" for one in blend.components),
         figures=f"{'' if _exceeds_error(gain) else ', for its gain in S'}; {figures}",
         searched=searched,
-        of_folds={split: build_settings(weights) for (split, _), weights in of_others},
+        of_folds={split: _build_blend(names, weights, settings) for (split, _), weights in of_others},
     )
+
+
+def _find_best_lists(
+    names: Collection[str], find_fits: Callable[[str], Candidate], parts: Sequence[Part], metric: str
+) -> list[tuple[Candidate, str]]:
+    """Return the best models, each with its best score, without those that have no fit."""
+    lists: list[tuple[float, Candidate, str]] = []
+    for name in names:
+        try:
+            models = find_fits(name)
+        except Exception as error:
+            if not is_model_error(error):
+                raise
+            logger.warning("blend: %s is left out: %s", name, error)
+            continue
+        mean, score = evaluate_model(models, parts, metric)
+        # Only the best are held in memory.
+        lists = sorted([*lists, (mean.value, models, score)], key=lambda entry: -entry[0])[:MAX_CANDIDATES]
+    return [(models, score) for _, models, score in lists]
+
+
+def _build_blend(
+    names: Sequence[tuple[str, str]], weights: Weights, settings: Mapping[str, ModelSettings]
+) -> BlendSettings:
+    components = [
+        Component(model=name, score=score, weight=weight, settings=settings[name].model_dump(mode="json"))
+        for (name, score), weight in zip(names, weights, strict=True)
+        if weight
+    ]
+    return BlendSettings(components=tuple(components))
 
 
 def is_worth_blending(gain: Comparison, gain_in_s: Comparison) -> bool:

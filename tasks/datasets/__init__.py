@@ -200,7 +200,6 @@ def load_dataset(
     folder, warehouse or publication exists in the home, unless it looks like a misspelt known name.
 
     Args:
-        with_logs: whether logs were named.
         is_declared: whether its file is about to be written, so that its name is no slip.
         columns: role -> column, which override those of the file.
 

@@ -99,7 +99,6 @@ def tune(
     """Choose the settings of each model for the fits of this run; `operations.model_settings` records their origin.
 
     Args:
-        digests: of the splits' matrices.
         models: the settings without a search.
         executor: runs the searches, concurrently if it has several workers.
     """

@@ -80,19 +80,24 @@ def run_searches(
             fits = sum(_estimate_fit_seconds(home, of) for of in progress)
             budget = min(max(splits * fits, BUDGET_SECONDS[0]), BUDGET_SECONDS[1])
         elif rounds_left > 1:
-            count = math.ceil(len(live) / 2)
-            live = sorted(live, key=lambda of: -of.gain)
-            for of in live[count:]:
-                of.stopped = f"{count} models were better"
-            for of in live[:count] if rounds_left == 2 else ():
-                if len(of.trials) == trials and find_best_trial(of.trials) in of.trials[: ROUNDS[-3]]:
-                    of.stopped = f"its last {trials - ROUNDS[-3]} trials gained nothing"
-            live = [of for of in live if not of.stopped]
+            live = _select_searches(live, trials, is_last=rounds_left == 2)
     for of in live:
         if len(of.trials) < ROUNDS[-1]:
             of.stopped = f"its share of the budget of {budget:,.0f} CPU s was spent"
     logger.info("searched %d models in %.0f CPU s of %.0f", len(progress), spent, budget)
     return progress
+
+
+def _select_searches(live: list[SearchProgress], trials: int, *, is_last: bool) -> list[SearchProgress]:
+    """Select the better half after a round, and into the last round those that gained; the others are stopped."""
+    count = math.ceil(len(live) / 2)
+    live = sorted(live, key=lambda of: -of.gain)
+    for of in live[count:]:
+        of.stopped = f"{count} models were better"
+    for of in live[:count] if is_last else ():
+        if len(of.trials) == trials and find_best_trial(of.trials) in of.trials[: ROUNDS[-3]]:
+            of.stopped = f"its last {trials - ROUNDS[-3]} trials gained nothing"
+    return [of for of in live if not of.stopped]
 
 
 def _estimate_fit_seconds(home: Home, of: SearchProgress) -> float:

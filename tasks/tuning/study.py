@@ -37,7 +37,6 @@ def load_search(
     """Load the search of a model's whole space without `fixed` settings, on the splits of the latest run.
 
     Args:
-        start: the initial settings.
         protocol: the one that judges the trials; by default the one that chooses what is published.
 
     Raises:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from scipy.sparse import csr_matrix
 
 from oneclass.models.base import Model
 from oneclass.models.evaluation import metrics
@@ -40,28 +39,21 @@ def load_validation(
 
 def select_validation(split: SplitMatrices, seed: int) -> SplitMatrices:
     """Return the training and validation parts of a split; without the latter it is drawn from the training edges."""
-    train, part = split.histories, split.parts.get("validation")
+    histories, part = split.histories, split.parts.get("validation")
     if part is None:
-        train, part = _cut_validation_part(split, seed)
+        if (chosen := split.latest_mask) is None:
+            degrees = np.diff(split.train.indptr)
+            counts = degrees >= 2 if split.protocol == "leave_one_out" else np.floor(GIVEN_SHARE * degrees)
+            chosen = choose_held_out_edges(split.train, counts, seed, split.users, split.items)
+        train, targets = split_matrix(split.train, chosen)
+        rows = np.flatnonzero((np.diff(train.indptr) > 0) & (np.diff(targets.indptr) > 0)).astype(np.int32)
+        histories = copy_order(histories, train, ~chosen)
+        part = Part(histories[rows], targets[rows], split.users[rows], rows)
     elif part.stored_histories is None:
         part = split.users_of("validation", 0, None)
-    # What is of each training edge is of the histories now.
+    # What the split has for each training edge, these histories have themselves.
     of_edges = dict.fromkeys(["recency_ranks", "event_ages", "latest_mask"])
-    return replace(split, train=train, parts={"validation": part}, **of_edges)
-
-
-def _cut_validation_part(split: SplitMatrices, seed: int) -> tuple[csr_matrix, Part]:
-    """Return the training edges without those that become the targets of a validation part, and this part."""
-    if split.latest_mask is None:
-        degrees = np.diff(split.train.indptr)
-        counts = degrees >= 2 if split.protocol == "leave_one_out" else np.floor(GIVEN_SHARE * degrees)
-        chosen = choose_held_out_edges(split.train, counts, seed, split.users, split.items)
-    else:
-        chosen = np.asarray(split.latest_mask)
-    train, targets = split_matrix(split.train, chosen)
-    rows = np.flatnonzero((np.diff(train.indptr) > 0) & (np.diff(targets.indptr) > 0)).astype(np.int32)
-    histories = copy_order(split.histories, train, ~chosen)
-    return histories, Part(histories[rows], targets[rows], split.users[rows], rows)
+    return replace(split, train=histories, parts={"validation": part}, **of_edges)
 
 
 def _sample_log(split: SplitMatrices, edges: int, items: int | None, seed: int) -> SplitMatrices:
