@@ -16,7 +16,7 @@ from typing import NamedTuple
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
-import pyarrow as pa
+import polars as pl
 import pytest
 from scipy.sparse import csr_matrix
 from xdist.remote import Producer
@@ -40,6 +40,10 @@ PUBLISHED = {
 FAST = "not slow"
 # On small tables a second thread of DuckDB takes two fifths more processor time.
 LIMITS = Limits(threads=1, memory=1 << 30)
+EVENT_TYPES = {
+    "user_id": pl.String, "item_id": pl.String, "value": pl.Float64, "occurred_at": pl.Datetime("us"),
+    "event": pl.String,
+}  # fmt: skip
 
 
 def real_log(name: str) -> Path:
@@ -268,24 +272,13 @@ def make_current(home: Home, folder: Path, **facts) -> None:
 def log_into(home: Home, events: Sequence[tuple], file_id: int = 1) -> None:
     """Put (user, item, value[, time[, kind]]) events into `raw.events`, one file a call, lines numbered from 1."""
     write_tables(home)
+    rows = [(str(user), str(item), value, *(*rest, None, None)[:2]) for user, item, value, *rest in events]
+    incoming = pl.DataFrame(rows, EVENT_TYPES, orient="row").with_columns(
+        file_id=pl.lit(file_id), line_number=pl.int_range(1, pl.len() + 1)
+    )
+    of_file = [file_id, f"log-{file_id}", f"sha-{file_id}", len(rows)]
     with warehouse.open_warehouse(home) as connection:
-        columns = list(
-            zip(
-                *[
-                    (str(user), str(item), float(value), *(*rest, None, None)[:2])
-                    for user, item, value, *rest in events
-                ],
-                strict=True,
-            )
-        )
-        kinds = (pa.string(), pa.string(), pa.float64(), pa.timestamp("us"), pa.string())
-        names = ("user_id", "item_id", "value", "occurred_at", "event")
-        incoming = pa.table({n: pa.array(c, k) for n, c, k in zip(names, columns, kinds, strict=True)})
-        connection.register("incoming", incoming)
-        numbered = f"select *, {file_id} as file_id, row_number() over () as line_number from incoming"
-        connection.execute(f"insert into raw.events by name {numbered}")
-        connection.unregister("incoming")
+        warehouse.insert(connection, "raw.events", incoming)
         connection.execute(
-            "insert into operations.log_files values (?, ?, ?, 1, ?, 0, now()::timestamp, null, null)",
-            [file_id, f"log-{file_id}", f"sha-{file_id}", len(events)],
+            "insert into operations.log_files values (?, ?, ?, 1, ?, 0, now()::timestamp, null, null)", of_file
         )

@@ -7,7 +7,6 @@ import shutil
 import socket
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ from typing import Any
 import pytest
 
 PASSWORD = "s3cret/pass#word"
-IS_ROOT = os.geteuid() == 0
 
 
 def find_programs() -> Path | None:
@@ -28,11 +26,11 @@ def find_programs() -> Path | None:
 
 def account_arguments() -> dict[str, Any]:
     """Arguments of subprocess for an account that PostgreSQL accepts: it refuses to run as root."""
-    if not IS_ROOT:
+    if os.geteuid() != 0:
         return {}
-    with contextlib.suppress(KeyError):
-        return {"user": pwd.getpwnam("postgres").pw_uid, "group": pwd.getpwnam("postgres").pw_gid, "extra_groups": []}
-    return {"user": pwd.getpwnam("nobody").pw_uid, "group": pwd.getpwnam("nobody").pw_gid, "extra_groups": []}
+    accounts = {one.pw_name: one for one in pwd.getpwall()}
+    account = accounts.get("postgres") or accounts["nobody"]
+    return {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
 
 
 @contextlib.contextmanager
@@ -44,41 +42,26 @@ def start_postgres() -> Iterator[str]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    folder = Path(tempfile.mkdtemp(prefix="oneclass-postgres-"))
-    run_as = account_arguments()
+    folder, run_as = Path(tempfile.mkdtemp(prefix="oneclass-postgres-")), account_arguments()
+
+    def run_program(name: str, *arguments: str | Path) -> None:
+        command = [programs / name, "-D", folder / "data", *arguments]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd=folder, **run_as)
+
     try:
         (folder / "password").write_text(PASSWORD)
         if run_as:
             for path in (folder, folder / "password"):
                 os.chown(path, run_as["user"], run_as["group"])
-        data, said = folder / "data", folder / "said"
-        subprocess.run(
-            [programs / "initdb", "-D", data, "-U", "shop", "-A", "scram-sha-256", "--pwfile", folder / "password"]
-            + ["-E", "UTF8", "--locale", "C", "--no-sync"],
-            check=True,
-            capture_output=True,
-            cwd=folder,
-            **run_as,
-        )
-        settings = [f"port={port}", "listen_addresses=127.0.0.1", f"unix_socket_directories={folder}", "fsync=off"]
-        with said.open("wb") as log:
-            server = subprocess.Popen(
-                [programs / "postgres", "-D", data, *(f"-c{setting}" for setting in settings)],
-                stdout=log,
-                stderr=log,
-                cwd=folder,
-                **run_as,
-            )
+        login = ["-U", "shop", "-A", "scram-sha-256", "--pwfile", folder / "password"]
+        run_program("initdb", *login, "-E", "UTF8", "--locale", "C", "--no-sync")
+        settings = f"port={port}", "listen_addresses=127.0.0.1", f"unix_socket_directories={folder}", "fsync=off"
+        options = " ".join(f"-c{setting}" for setting in settings)
+        run_program("pg_ctl", "start", "--wait", "-l", folder / "said", "-o", options)
         try:
-            until = time.monotonic() + 60
-            ready = [programs / "pg_isready", "-q", "-h", "127.0.0.1", "-p", str(port)]
-            while subprocess.run(ready, check=False).returncode:
-                assert server.poll() is None and time.monotonic() < until, said.read_text()
-                time.sleep(0.05)
             yield f"postgresql://shop:s3cret%2Fpass%23word@127.0.0.1:{port}/postgres"
         finally:
-            server.terminate()
-            server.wait()
+            run_program("pg_ctl", "stop", "--mode", "immediate")
     finally:
         shutil.rmtree(folder)
 

@@ -14,7 +14,7 @@ GENRES = ("tea", "cups", "pots")
 
 @dataclass
 class Publication:
-    """What one run published: the lists, the run whose publication stood before, and the items that were new."""
+    """What one run published: the lists, and the run whose publication stood before."""
 
     run_id: str
     before: str | None
