@@ -313,11 +313,14 @@ def split_orders(folder, events, likes, seen):
     return home, found
 
 
+SUMS = {"event_weights": KINDS}
+
+
 @pytest.mark.parametrize("seen", ["include", "exclude"])
-@pytest.mark.parametrize("fading", [{}, {"half_life_days": 9.0, "threshold": 1.5}])
-def test_next_events_learns_what_a_log_says_that_ends_at_the_cut(tmp_path, monkeypatch, fading, seen):
+@pytest.mark.parametrize("given", [SUMS, {**SUMS, "half_life_days": 9.0, "threshold": 1.5}, {"threshold": 2}])
+def test_next_events_learns_what_a_log_says_that_ends_at_the_cut(tmp_path, monkeypatch, given, seen):
     """Against sums of fractions, and against a run on the log of then, whose targets are to validate now."""
-    likes, events = BinarizeSettings(event_weights=KINDS, explicit_negatives=True, **fading), [*draw_orders(3)]
+    likes, events = BinarizeSettings(explicit_negatives=True, **given), [*draw_orders(3)]
     before = [event for event in events if event[3] < CUT]
     _, then = split_orders(tmp_path / "then", before, likes, seen)
     cut_next_events_at(monkeypatch, CUT.date())
@@ -325,13 +328,18 @@ def test_next_events_learns_what_a_log_says_that_ends_at_the_cut(tmp_path, monke
     assert now["next_events"][:4] == then["all_edges"][:4] and all(then["all_edges"][:4])
     assert now["next_events_validation"] == then["next_events"] and then["next_events"][4]
 
-    edges, liked = (added_up(of, likes) for of in (before, events))
+    sums, logs = likes, (before, events)
+    if not likes.adds_values:  # then an edge counts the events that reach the threshold
+        sums = BinarizeSettings(sum_values=True)
+        logs = [[(*one[:2], 1, *one[3:]) for one in of if one[2] >= likes.threshold] for of in logs]
+    edges, liked = (added_up(of, sums) for of in logs)
     train, _, _, _, targets = now["next_events"]
     assert train == pytest.approx({pair: row[1] for pair, row in edges.items()})
     users, items = ({pair[side] for pair in edges} for side in (0, 1))
     taken = {pair for pair, row in liked.items() if row[3] >= CUT and (seen == "include" or pair not in edges)}
     assert targets.keys() == {(user, item) for user, item in taken if user in users and item in items}
-    assert {pair for pair in edges if pair not in liked} and users - {user for user, _ in liked}
+    gone = {pair for pair in edges if pair not in liked}  # since events take each other back
+    assert bool(gone) == bool(users - {user for user, _ in liked}) == likes.adds_values
 
     with warehouse.open_warehouse(home) as connection:
         past = find_likes(connection, LikeSelection(likes), CUT.date()).edges

@@ -103,17 +103,6 @@ def test_adjacency_lists_are_in_the_order_of_their_places(home, tmp_path):
     assert all(len(some[row].recency_ranks) == some[row].nnz > 0 for row in range(some.shape[0]))
 
 
-def test_nothing_from_the_cut_on_weighs_in_under_next_events(home, log_events, monkeypatch):
-    cut_next_events_at(monkeypatch, NEXT_FROM)
-    log_events(events := list(draw_events(2, known=1.0)))
-    stored = matrices.load_split(home, split_likes(home, "next_events", order=True)["next_events"])
-    firsts = find_firsts([event for event in events if event[3].date() < NEXT_FROM])  # of a log that ends there
-    part = stored.parts["test"]
-    found = by_places(home, part.histories, part.users, stored.items)
-    assert found == newest_first(firsts, found) and len(found) > 20
-    assert all(set().union(*sets) == firsts[user].keys() for user, sets in found.items())
-
-
 def ages_by_pair(events, last, threshold=1.0):
     """{(user, item): ages in days, ascending} of the events up to a day that count as likes."""
     likes = [event for event in events if event[2] >= threshold]
