@@ -42,29 +42,6 @@ def only_result(results):
     return result
 
 
-def test_rows_not_committed_are_seen_and_can_be_taken_back(file, parameters):
-    with duckdb.connect(str(file)) as connection:
-        connection.begin()
-        connection.execute("insert into raw.rejects values (77, 1, 'x', 'y')")
-        found = {result.rule: result for result in check(connection, for_stage("ingest"), parameters)}
-        assert found["file_known"].samples[0]["file_id"] == 77
-        with pytest.raises(duckdb.TransactionException):
-            connection.begin()  # one is open still
-        connection.rollback()
-        assert connection.execute("select count(*) from raw.rejects").fetchone() == (0,)
-
-
-def test_rows_can_be_committed_after_a_check_and_other_connections_checked(tmp_path):
-    for name in ("a", "b"):
-        with duckdb.connect(str(tmp_path / name)) as connection:
-            connection.begin()
-            connection.execute("create table numbers as select 1 as number")
-            assert only_result(check(connection, [contract_of(build_rule())], {})).success
-            connection.commit()
-        with duckdb.connect(str(tmp_path / name)) as connection:
-            assert connection.execute("from numbers").fetchall() == [(1,)]
-
-
 def test_two_rules_of_one_kind_are_both_checked_counted_and_shown(numbers):
     between = {"type": "column_values_to_be_between", "column": "number"}
     rules = [

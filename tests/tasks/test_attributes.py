@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from oneclass.tasks.attributes import convert_columns, load_attributes
-from oneclass.tasks.datasets import Dataset, load_dataset
+from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.datasets.sections import AttributeTable
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.forget.stage import certify_removal, remove_users
@@ -179,12 +179,3 @@ def test_a_forgotten_user_has_no_attributes(tmp_path, home, caplog):
 def test_ids_in_another_form_are_warned_of(tmp_path, home, caplog):
     ingest_night(home, write_shop(tmp_path, "sku,name\nA-7,x\nA-8,y\n", **SKU_ALONE), tmp_path)
     assert "describes 0 of the 3 items of the log; it lacks 7, for one" in caplog.text
-
-
-def test_a_declared_table_lies_beside_the_data_sets_file(tmp_path):
-    (folder := tmp_path / "datasets").mkdir()
-    (folder / "shop.toml").write_text('[titles]\nfile = "products.csv"\n')
-    assert load_dataset("shop", tmp_path).titles.file == str(folder / "products.csv")
-    (folder / "shop.toml").write_text('items.categry = "Name"\nitems.file = "products.csv"\n')
-    with pytest.raises(InputError, match=r"unknown key items.categry. Did you mean category\?"):
-        load_dataset("shop", tmp_path)

@@ -22,30 +22,6 @@ from tests.tasks.ingest.conftest import read_logs, write_file
 from tests.tasks.ingest.test_layouts import as_workbook, write_zip
 
 LONG_ID = "9" * 10_000
-FORMATS = {  # data set, content, events
-    "quotes": ("ml-1m", 'rating,x,item_id,user_id\n4,"so,\n""very"" good\n",x,"a, b"\n5,,"c ""d""",e\n',
-               [(2, "a, b", "x", 4, None), (3, "e", 'c "d"', 5, None)]),
-    "triplets": ("msd", 'b"8\tSOAKI\t7\n', [(1, 'b"8', "SOAKI", 7, None)]),
-    "adjacency": ("gowalla", f"0 7 8 \n1\n2  {LONG_ID}\n",
-                  [(1, "0", "7", 1, None), (1, "0", "8", 1, None), (3, "2", LONG_ID, 1, None)]),
-    "blank lines above": ("ml-1m", "\n \nuser,item\n#1,x\nb,C#\n", [(4, "#1", "x", 1, None), (5, "b", "C#", 1, None)]),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", FORMATS)
-def test_each_format(home, tmp_path, name):
-    dataset, content, expected = FORMATS[name]
-    assert read_logs(home, dataset, [write_file(tmp_path / "log", content)]) == ([(1, *one) for one in expected], [])
-
-
-@pytest.mark.parametrize("name", ["file_row_number", "File_Row_Number"])
-def test_nulls_of_a_table_are_rejected_and_blanks_around_ids_dropped(home, tmp_path, name):
-    table = pl.DataFrame({"user_id": [" u ", None, "v"], "item_id": [7.0, 8.0, 9.5], "rating": [5, 4, None], name: 7})
-    pl.concat([table] * 2).write_parquet(tmp_path / "log", row_group_size=2)
-    events, rejects = read_logs(home, "ml-1m", [tmp_path / "log"])
-    assert events == [(1, 1, "u", "7", 5, None), (1, 4, "u", "7", 5, None)]
-    assert [line for _, line, _, reason in rejects if reason == "names no user"] == [2, 5]
-    assert [line for _, line, _, reason in rejects if reason == "value is not a number"] == [3, 6]
 
 
 def test_a_text_is_read_in_pieces_to_its_end(home, tmp_path, monkeypatch):
@@ -212,6 +188,7 @@ READ = {  # content, events, what is said of the others, what is declared if any
     "normal forms": ("user,sku\nJo\u0308,x\nJ\u00f6,y\n", ["Jo\u0308 x", "J\u00f6 y"], "two normal forms of Unicode"),
     "lists without brackets": ("user,sku\na,x|y\n", ["a x|y"], "unnest(string_split(COLUMN, '|'))"),
     "two encodings": (b"user,sku\nJ\xc3\xb6,x\nJ\xf6,y\n", ["J\u00f6 x"], "not UTF-8 text"),
+    "blank lines above": ("\n \nuser,item\n#1,x\nb,C#\n", ["#1 x", "b C#"], ""),
     "NUL in a note": ("user,sku,note\na,x,\nb,y,\0\n", ["a x", "b y"], ""),
     "NUL in an id": ("user,sku,note\na,x,\nb\0,y,\n", ["a x"], "not UTF-8 text"),
 }  # fmt: skip

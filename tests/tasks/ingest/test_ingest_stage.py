@@ -2,12 +2,8 @@
 
 import gzip
 import logging
-import multiprocessing
 import os
-import signal
-from pathlib import Path
 
-import duckdb
 import pytest
 
 from oneclass.data_contracts import ContractBroken
@@ -44,7 +40,7 @@ def test_too_many_rejects_in_named_files_break_the_contract_and_leave_what_was_t
     ingest(home, allowed, [write_csv(tmp_path / "before.csv", "an old reject", *good)], "run-1")
     tables = "raw.rejects", "operations.log_files", "raw.events"
     before = [query_rows(home, f"from {table} order by all") for table in tables]
-    some = write_csv(tmp_path / "a.csv", "one", *good[:4])
+    some = write_csv(tmp_path / "before.csv", "one", *good[:4])
     worst = write_csv(tmp_path / "b.csv", *good[:2], "a,x,7", "another")
     with pytest.raises(ContractBroken, match="b.csv, line 4: value is above(?s:.*)max_reject_share = 0.5") as broken:
         ingest(home, allowed, [some, worst], "run-2")
@@ -52,29 +48,6 @@ def test_too_many_rejects_in_named_files_break_the_contract_and_leave_what_was_t
     most = {"rejects": 3, "lines": 9, "file_with_most": str(worst), "line_number": 4, "first_reject": "a,x,7"}
     assert most.items() <= sample.items()
     assert [query_rows(home, f"from {table} order by all") for table in tables] == before
-
-
-def ingest_and_die(home: Home, dataset: Dataset, path: Path) -> None:
-    """Ingest a log, but end this process instead of the commit, by SIGKILL if the transaction has the log."""
-    duckdb.DuckDBPyConnection.commit = lambda connection: signal.raise_signal(
-        signal.SIGKILL if len(connection.sql("from raw.events")) == 50_000 else signal.SIGTERM
-    )
-    ingest(home, dataset, [path], "killed")
-
-
-@pytest.mark.slow
-def test_a_run_that_is_killed_while_it_replaces_leaves_the_old_and_the_next_one_reads_the_new(home, dataset, tmp_path):
-    path = write_csv(tmp_path / "ratings.csv", "a,y,5", "b,y,5")
-    ingest(home, dataset, [path], "run-1")
-    write_csv(path, *[f"{user},x,5" for user in range(50_000)])
-    # A fork would have polars' locks without its threads.
-    process = multiprocessing.get_context("spawn").Process(target=ingest_and_die, args=(home, dataset, path))
-    process.start()
-    process.join()
-    assert process.exitcode == -signal.SIGKILL
-    assert query_rows(home, "select user_id from raw.events order by all") == [("a",), ("b",)]
-    assert [log.outcome for log in ingest(home, dataset, [path], "run-3")] == ["changed"]
-    assert count_events(home) == 50_000
 
 
 # fmt: off
