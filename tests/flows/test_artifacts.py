@@ -1,7 +1,6 @@
 """What a run shows in Prefect, on a real server; and runs without a server."""
 
 import json
-import logging
 import re
 import shutil
 import time
@@ -20,10 +19,8 @@ from prefect.client.schemas.filters import (
     FlowRunFilter,
     FlowRunFilterId,
 )
-from prefect.flow_engine import run_flow
 
 from oneclass.flows import commands
-from oneclass.flows.pipeline import backfill as backfill_flow
 from oneclass.tasks.orchestration import artifacts
 from oneclass.tasks.protocols import PROTOCOLS, find_deciding_protocol
 from oneclass.tasks.stores import warehouse
@@ -110,35 +107,6 @@ def test_runs_have_names_of_their_own_and_tags_of_data_set_and_outcome(two_runs,
     assert len({run.name for run in runs}) == len(runs) == 2
     assert all(re.fullmatch(r"ml-latest-small \d{4}-\d\d-\d\d [0-9a-f]{8}", run.name) for run in runs)
     assert [set(run.tags) for run in runs] == [{"dataset:ml-latest-small", "state:completed"}] * 2
-
-
-def test_the_log_of_a_failed_run_has_the_user_s_error_once_and_without_traceback(prefect_server, tmp_path, ratings):
-    bad = tmp_path / "bad.csv"
-    bad.write_text("userId,movieId,rating,timestamp\n" + "1,1,77,1000000000\n" * 9)
-    given = {
-        "dataset": "ml-latest-small",
-        "home": str(tmp_path / "home"),
-        "models": ["popularity"],
-        "source": [str(bad)],
-    }
-    with get_client(sync_client=True) as client:
-        run = client.create_flow_run(backfill_flow, parameters=given)
-        state = run_flow(backfill_flow, flow_run=run, parameters=given, return_type="state")
-        assert state.is_failed()
-        tags = client.read_flow_run(run.id).tags
-        for handler in logging.getLogger("prefect.flow_runs").handlers:
-            handler.flush()
-        body = {"logs": {"flow_run_id": {"any_": [str(run.id)]}}, "limit": 200}
-        for _ in range(100):
-            lines = [line["message"] for line in client.request("POST", "/logs/filter", json=body).json()]
-            if "Finished in state Failed" in lines[-1:]:
-                break
-            time.sleep(0.2)
-    assert set(tags) == {"dataset:ml-latest-small", "state:failed"}
-    summary = list_artifacts("ml-latest-small-summary")[-1].data
-    assert "backfill failed" in summary and "the contract of raw.rejects is broken" in summary
-    assert sum("the contract of raw.rejects is broken" in line for line in lines) == 1
-    assert not any("Traceback" in line or "ContractBroken" in line for line in lines)
 
 
 def test_a_server_that_is_away_ends_no_run(two_runs, caplog, monkeypatch):

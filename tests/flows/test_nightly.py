@@ -108,13 +108,16 @@ def test_a_failed_night_is_seen_understood_and_repeated_from_the_ui(environment,
         night = client.read_flow_run(begun.id)
         why = "none of 800 events has a value of at least binarize.threshold = 4"
         assert night.state.is_failed() and why in night.state.message
-        assert any(why in log.message for log in client.read_logs(LogFilter(flow_run_id={"any_": [night.id]})))
+        assert {"dataset:ml-latest-small", "state:failed"} <= set(night.tags)
+        said = [log.message for log in client.read_logs(LogFilter(flow_run_id={"any_": [night.id]}))]
+        assert sum(why in line for line in said) == 1 and not any("Traceback" in line for line in said)
         shown = client.read_artifacts(artifact_filter=ArtifactFilter(flow_run_id={"any_": [night.id]}))
         assert any(why in str(one.data) for one in shown if one.key == "ml-latest-small-summary")
         write_star_log(home / "landing", 5)  # the log is mended, and the page's `Retry` sets this state
         client.set_flow_run_state(night.id, AwaitingRetry(message="Retry from the UI"), force=True)
         run_pasted(worker, environment, "--run-once")
-        assert client.read_flow_run(night.id).state.is_completed()
+        night = client.read_flow_run(night.id)
+        assert night.state.is_completed() and [tag for tag in night.tags if "state" in tag] == ["state:completed"]
     runs_kept = query_rows(home.parent, "select run_id, state from operations.runs order by started_at")
     assert runs_kept == [(str(night.id), "failed"), (f"{night.id}-2", "completed")]
     assert (home / "published" / "recommendations.parquet").exists()
