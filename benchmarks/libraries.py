@@ -27,6 +27,7 @@ from scipy.sparse import csr_matrix
 
 from benchmarks.common import Part, Scorer, parse_options, print_head, print_row, rank_users, run_popularity
 from benchmarks.peers import PEERS, is_installed
+from oneclass.models.derived_settings import apply_trial
 from oneclass.models.evaluation.metrics import ALPHA, adjust_against_best, compare_paired
 from oneclass.models.registry import MODELS
 from oneclass.tasks.stores import fits, matrices, warehouse
@@ -43,7 +44,7 @@ def build_own_fit(name: str, seed: int, threads: int) -> tuple[Fit, Space]:
     kind = MODELS[name]
 
     def fit(values: Mapping[str, Any], train: csr_matrix) -> dict[str, Scorer]:
-        settings = kind.Settings().with_trial_values(values, train) if values else kind.Settings()
+        settings = apply_trial(kind.Settings(), values, train) if values else kind.Settings()
         model = kind(settings, seed=seed, threads=threads).fit(train)
         names, score = kind.score_names, model.scores
         return {name: lambda histories, rows, name=name: score(histories, users=rows, score=name) for name in names}

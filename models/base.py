@@ -7,7 +7,7 @@ need is imported when it is used: answers by ids (`models.by_id`), and the score
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -36,8 +36,7 @@ class Model(Estimator[SettingsT], ABC):
         item_features: float32 (items, F) CSR, the items' attributes as given to `fit`; None without.
         ids: the `AnswersById` of a model that was fitted on `oneclass.Interactions` or a frame; None after a matrix.
         is_deterministic: whether a fit draws nothing at random, so that it is the same for every seed.
-        is_iterative: whether a fit makes passes that improve the parameters: it can start at an earlier fit, and
-            `on_epoch` may call `scores`, which then uses the parameters learned so far.
+        is_iterative: whether a fit makes passes that improve the parameters, so that it can start at an earlier fit.
         scores_cold_items: whether `_scores` is right for items without an edge too, if the fit had attributes.
         explains_cheaply: whether `contributions` cost about as much as scores, so that all users can be explained.
         extra: the optional dependency of the package that the model needs, if any.
@@ -91,7 +90,8 @@ class Model(Estimator[SettingsT], ABC):
         options.check(self, matrix)
         self.ids, self.item_degrees, self.item_features = ids, degrees, options.item_features
         self.params = self.settings.resolve(matrix)
-        with options.watch(self.name, progress) as watched, self._limit_threads():
+        bar = _load("progress").show_progress(options, self.name) if progress else nullcontext(options)
+        with bar as watched, self._limit_threads():
             self._fit(matrix, watched)
         self._cache = {}
         return self

@@ -13,6 +13,7 @@ from typing_extensions import TypeVar
 
 from oneclass.models.base import Model
 from oneclass.models.fit_options import Epoch, FitOptions
+from oneclass.models.model_files import upgrade_settings
 from oneclass.models.settings import ModelSettings
 
 
@@ -98,7 +99,7 @@ class Combination(Model[CombinationT]):
         for number, kind in enumerate(self.params.find_components()):
             names = [name for name in arrays if name.startswith(f"{number}.")]
             own = {name.partition(".")[2]: arrays.pop(name) for name in names}
-            settings = kind.Settings.from_saved(json.loads(own.pop("resolved").tobytes()))
+            settings = upgrade_settings(kind.Settings, json.loads(own.pop("resolved").tobytes()))
             model = kind(settings, seed=self.seed, threads=self.threads)
             model.item_degrees, model.item_features = own.pop("item_degrees"), self.item_features
             model._restore(own)

@@ -69,35 +69,22 @@ class UserBlock:
 
     def read(self, state: int) -> dict[str, np.ndarray]:
         """Read the users' arrays by name, as of write number `state`."""
-        return _read_arrays(self._file(state))
+        try:
+            with np.load(self._file(state), allow_pickle=False) as arrays:
+                return dict(arrays)
+        except FileNotFoundError as error:
+            remedy = "give a `scratch` that every worker sees and no other program cleans up"
+            raise FileNotFoundError(f"{self._file(state)}: not there; {remedy}") from error
 
     def write(self, state: int, arrays: Mapping[str, np.ndarray]) -> None:
-        """Store the arrays as write number `state`. The previous write stays, for a call that is repeated."""
-        _write_arrays(self._file(state), arrays)
+        """Store arrays atomically as write number `state`; the previous write stays, for a call that is repeated."""
+        partial_file = self.folder / f"partial-{uuid.uuid4().hex}.npz"
+        np.savez(partial_file, allow_pickle=False, **arrays)
+        os.replace(partial_file, self._file(state))
         self._file(state - 2).unlink(missing_ok=True)
-
-    def load_shared(self) -> dict[str, np.ndarray]:
-        """Read the arrays that `UserBlocks.share` stored for all blocks."""
-        return _read_arrays(self.folder / "shared.npz")
 
     def _file(self, state: int) -> Path:
         return self.folder / f"block-{self.number}-{state}.npz"
-
-
-def _read_arrays(file: Path) -> dict[str, np.ndarray]:
-    try:
-        with np.load(file, allow_pickle=False) as arrays:
-            return dict(arrays)
-    except FileNotFoundError as error:
-        remedy = "give a `scratch` that every worker sees and no other program cleans up"
-        raise FileNotFoundError(f"{file}: not there; {remedy}") from error
-
-
-def _write_arrays(file: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Store arrays atomically, replacing earlier ones."""
-    partial_file = file.with_name(f"partial-{uuid.uuid4().hex}.npz")
-    np.savez(partial_file, allow_pickle=False, **arrays)
-    os.replace(partial_file, file)
 
 
 class UserBlocks(list[UserBlock]):
@@ -111,10 +98,6 @@ class UserBlocks(list[UserBlock]):
         """Write the initial arrays of all users, by name."""
         for block in self:
             block.write(0, {name: array[block.first : block.end] for name, array in users.items()})
-
-    def share(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Store arrays by name for all blocks (`UserBlock.load_shared`), not to be sent with each call."""
-        _write_arrays(self[0].folder / "shared.npz", arrays)
 
     def map_blocks(
         self, function: Callable[..., Any], *arguments: Any, of: Sequence[UserBlock] | None = None, writes: bool = False
@@ -145,15 +128,11 @@ def partition_users(interactions: csr_matrix, count: int, config: Any, options: 
     if options.scratch:
         options.scratch.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="blocks-", dir=options.scratch) as folder:
-        path, bounds = Path(folder).resolve(), partition_by_edges(interactions.indptr, count)
+        path, starts = Path(folder).resolve(), interactions.indptr.astype(np.int64)
+        bounds = list(pairwise(partition_shards(starts, count).tolist()))
         rows = [options.rows or _view_rows(interactions, first, end) for first, end in bounds]
         blocks = [UserBlock(number, *bounds[number], rows[number], path, config) for number in range(len(bounds))]
         yield UserBlocks(blocks, options.workers or BlockExecutor())
-
-
-def partition_by_edges(starts: np.ndarray, count: int) -> list[tuple[int, int]]:
-    """Return (first, end) of at most `count` blocks of rows, none empty, with about equal numbers of edges."""
-    return list(pairwise(partition_shards(starts.astype(np.int64), count).tolist()))
 
 
 def _view_rows(matrix: csr_matrix, first: int, end: int) -> csr_matrix:

@@ -15,9 +15,9 @@ from oneclass.models.base import Model
 from oneclass.models.numba_cache import PACKAGE, digest_of
 
 SHARED = {
-    "__init__", "attributes", "base", "components", "degrees", "distributed", "evaluation", "fingerprint",
-    "fit_options", "item_weights", "like_model", "memory_estimates", "model_files", "negatives", "numba_cache",
-    "numerics", "own_model", "settings",
+    "__init__", "attributes", "base", "components", "degrees", "derived_settings", "distributed", "evaluation",
+    "fingerprint", "fit_options", "item_weights", "memory_estimates", "model_files", "negatives", "numba_cache",
+    "numerics", "own_model", "progress", "settings",
 }  # fmt: skip
 
 

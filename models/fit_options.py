@@ -6,16 +6,14 @@ so by that rule alone. A model with a schedule of passes or step sizes runs only
 learned.
 """
 
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from oneclass.models.numerics.validation import check_features
 from oneclass.models.settings import ModelSettings
 
 if TYPE_CHECKING:
@@ -170,6 +168,8 @@ class FitOptions:
             if both := csr_matrix(negatives.astype(bool).multiply(interactions.astype(bool))).nnz:
                 raise ValueError(f"explicit negatives: {both} of them are likes too; an item is liked or it is not")
         if self.item_features is not None:
+            from oneclass.models.attributes.new_items import check_features
+
             check_features(self.item_features, shape[1])
         if self.validation:
             histories, targets = self.validation.histories.shape, self.validation.targets.shape
@@ -178,28 +178,6 @@ class FitOptions:
                     f"validation users: the histories have the shape {histories} and the targets {targets}; "
                     f"give both one row for each user and {shape[1]} columns, as many as the matrix has"
                 )
-
-    @contextmanager
-    def watch(self, label: str, shows: bool) -> "Generator[FitOptions]":
-        """Yield the options; if asked, with a bar in the terminal or notebook that moves after every epoch."""
-        if not shows:
-            yield self
-            return
-        from rich.console import Console  # a nightly run draws its own bar
-        from rich.progress import Progress, TextColumn
-
-        columns = (*Progress.get_default_columns(), TextColumn("{task.fields[figures]}", style="dim"))
-        with Progress(*columns, console=Console(stderr=True)) as bars:
-            task = bars.add_task(label, total=None, figures="")
-
-            def on_epoch(epoch: Epoch) -> None:
-                figures = ", ".join(f"{name} {value:.6g}" for name, value in epoch.values.items())
-                bars.update(task, completed=epoch.number, total=epoch.of, figures=figures)
-                self.on_epoch(epoch)
-
-            yield replace(self, on_epoch=on_epoch)
-            done = max(1, bars.tasks[task].completed)  # a fit that has converged makes no further epochs
-            bars.update(task, completed=done, total=done)
 
     def for_component(self) -> "FitOptions":
         """Return the options of a fit on the same users and items, for a component of the model."""

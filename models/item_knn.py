@@ -26,12 +26,13 @@ from numba import get_num_threads, njit, prange
 from pydantic import Field
 from scipy.sparse import csc_matrix, csr_matrix
 
+from oneclass.models.derived_settings import RecencySettings
 from oneclass.models.fit_options import Epoch, FitOptions
 from oneclass.models.item_weights import MAX_CHUNK_ENTRIES, ItemWeights, collect_weights
 from oneclass.models.memory_estimates import FitCost, LogSize
 from oneclass.models.numerics.adjacency import as_read_only, find_largest
 from oneclass.models.numerics.gram import gram_rows
-from oneclass.models.settings import Choice, ModelSettings, NumericRange, RecencySettings, SearchSpace
+from oneclass.models.settings import Choice, ModelSettings, NumericRange, SearchSpace
 
 
 @njit(parallel=True, nogil=True, cache=True)

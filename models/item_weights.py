@@ -9,11 +9,12 @@ from scipy.sparse import csr_matrix
 from typing_extensions import TypeVar
 
 from oneclass.models.base import Model
+from oneclass.models.derived_settings import RecencySettings, RelativeRange
 from oneclass.models.numerics.column_moments import column_moments, mean_over_edges
 from oneclass.models.numerics.matmul import pattern_times, sparse_times
 from oneclass.models.numerics.popularity_fallback import fallback_factors, fill_popularity_fallback
 from oneclass.models.numerics.sequential_histories import recency_weights
-from oneclass.models.settings import NumericRange, RecencySettings, RelativeRange, SearchSpace
+from oneclass.models.settings import NumericRange, SearchSpace
 
 MAX_CHUNK_ENTRIES = 1 << 23  # weights that are collected at a time: 64 MB
 RecencyT = TypeVar("RecencyT", bound=RecencySettings, default=Any)
@@ -23,7 +24,7 @@ class RegressionSettings(RecencySettings):
     """Settings of a ridge regression of each item's column on the others, of centred or rescaled columns."""
 
     search_space: ClassVar[SearchSpace] = {
-        "l2": RelativeRange(16),
+        "l2": RelativeRange(1 / 16, 16),
         "alpha": NumericRange(0.0, 1.0),
         "user_weight_exponent": NumericRange(0.0, 1.5),
         "popularity_discount": NumericRange(0.0, 1.0),

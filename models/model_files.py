@@ -1,10 +1,16 @@
 """The files of a saved model: `<name>.npy` of every fitted array, `settings.json`, and the table of its ids, if any."""
 
 import json
+import logging
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
+from pydantic import BaseModel, ValidationError
+
+logger = logging.getLogger(__name__)
+SavedT = TypeVar("SavedT", bound=BaseModel)
 
 
 def write_model(model: Any, folder: Path) -> None:
@@ -31,7 +37,7 @@ def read_model(kind: Any, folder: Path, threads: int) -> Any:
     saved = json.loads((folder / "settings.json").read_text())
     if saved["model"] != kind.name:
         raise ValueError(f"{folder}: holds a {saved['model']}, not a {kind.name}")
-    given, resolved = (kind.Settings.from_saved(saved[of]) for of in ("settings", "resolved"))
+    given, resolved = (upgrade_settings(kind.Settings, saved[of]) for of in ("settings", "resolved"))
     model = kind(given, seed=saved["seed"], threads=threads)
     model.params = resolved
     # Plain arrays, since each access to a `memmap` costs microseconds.
@@ -47,3 +53,23 @@ def read_model(kind: Any, folder: Path, threads: int) -> Any:
         raise ValueError(f"{folder}: has no {error}, as of an earlier version; fit the model again") from error
     model._cache = {}
     return model
+
+
+def upgrade_settings(kind: type[SavedT], saved: Mapping[str, Any]) -> SavedT:
+    """Build settings that an earlier version may have saved, without those that are gone, or whose values are."""
+    try:
+        return kind.model_validate(saved, context={"saved": True})
+    except ValidationError:
+        return kind.model_validate(select_allowed(kind, saved), context={"saved": True})
+
+
+def select_allowed(kind: type[BaseModel], saved: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that an earlier version saved, without those that are gone, or whose values are."""
+    known = {name: value for name, value in saved.items() if name in kind.model_fields}
+    try:
+        kind.model_validate(known)
+    except ValidationError as error:
+        for name in {part["loc"][0] for part in error.errors() if part["loc"]}:
+            logger.warning("%s: the saved value of %s is allowed no more; its default counts", kind.__name__, name)
+            del known[str(name)]
+    return known

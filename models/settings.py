@@ -1,19 +1,15 @@
-"""Settings of models: frozen, with rules that derive defaults from the data, with search spaces, and by keyword."""
+"""Settings of models, frozen and with search spaces, and the estimators that take them by keyword."""
 
 import difflib
 import inspect
-import logging
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self
 
-import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, model_validator
+from pydantic import BaseModel, ConfigDict, ValidationInfo, model_validator
 from scipy.sparse import csr_matrix
 from typing_extensions import TypeVar  # of Python 3.13, with a default
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -22,6 +18,7 @@ class NumericRange:
 
     Attributes:
         log: search the logarithm of the setting, for settings whose order of magnitude matters.
+        manual_only: a run's own search leaves the setting alone; `flows.tune` searches it.
     """
 
     low: float
@@ -37,25 +34,6 @@ class NumericRange:
 
 
 @dataclass(frozen=True)
-class RelativeRange:
-    """Multiples of the value that a setting's rule derives from the data (`ModelSettings.resolve`), on a log scale.
-
-    Attributes:
-        most: the smallest multiple is 1 / most.
-        largest: the largest multiple, `most` by default; smaller for settings that make fits slower.
-    """
-
-    most: float
-    manual_only: bool = False
-    largest: float | None = None
-
-    @property
-    def to_numeric_range(self) -> NumericRange:
-        """The range of the multiples."""
-        return NumericRange(1 / self.most, self.largest or self.most, log=True)
-
-
-@dataclass(frozen=True)
 class Choice:
     """One of a few values."""
 
@@ -63,7 +41,7 @@ class Choice:
     manual_only: bool = False
 
 
-ParameterRange = NumericRange | RelativeRange | Choice
+ParameterRange = NumericRange | Choice
 SearchSpace = dict[str, ParameterRange]
 
 
@@ -71,14 +49,6 @@ class Settings(BaseModel):
     """Settings of a stage or model. They are frozen; unknown keys and numbers that are not finite are refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-    @classmethod
-    def from_saved(cls, values: Mapping[str, Any]) -> Self:
-        """Build settings that an earlier version may have saved, without those that are gone, or whose values are."""
-        try:
-            return cls.model_validate(values, context={"saved": True})
-        except ValidationError:
-            return cls.model_validate(select_allowed(cls, values), context={"saved": True})
 
     @model_validator(mode="before")
     @classmethod
@@ -88,24 +58,12 @@ class Settings(BaseModel):
         return {name: value for name, value in given.items() if name in cls.model_fields}
 
 
-def select_allowed(kind: type[BaseModel], saved: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings that an earlier version saved, without those that are gone, or whose values are."""
-    known = {name: value for name, value in saved.items() if name in kind.model_fields}
-    try:
-        kind.model_validate(known)
-    except ValidationError as error:
-        for name in {part["loc"][0] for part in error.errors() if part["loc"]}:
-            logger.warning("%s: the saved value of %s is allowed no more; its default counts", kind.__name__, name)
-            del known[str(name)]
-    return known
-
-
 class ModelSettings(Settings):
     """Settings of one model.
 
     Attributes:
         search_space: the range that tuning searches, by setting; other settings keep their values. The rule of a
-            `RelativeRange` may depend on the settings before it.
+            `RelativeRange` (`models.derived_settings`) may depend on the settings before it.
         recency_search_space: further ranges if histories keep their order.
         explicit_search_space: further ranges if explicit negatives are kept.
         initial_trials: settings that worked well on other data sets, tried first by the automatic search: values by
@@ -139,70 +97,6 @@ class ModelSettings(Settings):
     def resolve(self, interactions: csr_matrix) -> Self:
         """Return the effective settings of a fit on this matrix, in which rules replace those that are None."""
         return self
-
-    def with_trial_values(self, values: Mapping[str, Any], interactions: csr_matrix) -> Self:
-        """Replace settings by values of the search space, for a fit on this matrix.
-
-        Args:
-            values: by setting; for a `RelativeRange` the multiple of the value that the rule derives from the matrix
-                and from the settings before it in the search space. Counts are rounded, to at least one.
-
-        Raises:
-            ValueError: the settings are inconsistent.
-        """
-        multiples = [name for name, range_ in self.search_space.items() if isinstance(range_, RelativeRange)]
-        settings = self.model_copy(update={**values, **{name: None for name in multiples if name in values}})
-        for name in multiples:
-            if name in values and (by_rule := getattr(settings.resolve(interactions), name)) is not None:
-                value = values[name] * by_rule
-                settings = settings.model_copy(
-                    update={name: max(1, round(value)) if isinstance(by_rule, int) else value}
-                )
-        return type(self)(**settings.model_dump())
-
-
-class RecencySettings(ModelSettings):
-    """Settings of a model that weighs the entries of a history by recency in its scores, not in its fit."""
-
-    exponents: ClassVar = (0.0, 0.2, 0.4, 0.7, 1.0)
-    recency_search_space: ClassVar[SearchSpace] = {"recency_exponent": Choice(exponents)}
-
-    recency_exponent: float = Field(
-        0.0,
-        ge=0,
-        le=4,
-        description="p: an item of the history after which the user came to like n others weighs (1 + n)^-p in the "
-        "scores; 0 weighs all alike. Above 0, a run keeps the order of likes with its matrices.",
-    )
-
-    @property
-    def reads_order(self) -> bool:
-        """Whether scores depend on the order in which a user came to like the items of a history."""
-        return self.recency_exponent > 0
-
-
-SHORT, LONG = 12.0, 35.0  # likes of a mean user
-FEW, MANY = 300.0, 3000.0  # items
-
-
-def interpolate_by_history(likes: float, short: float, long: float) -> float:
-    """Return a setting for logs with so many likes of a mean user.
-
-    Args:
-        short, long: the setting where these are SHORT or fewer, and LONG or more; between, its logarithm is linear in
-            that of the likes.
-    """
-    return _interpolate(likes, (SHORT, LONG), short, long)
-
-
-def interpolate_by_items(items: int, few: float, many: float) -> float:
-    """Return a setting for logs with so many items; `few` holds up to FEW of them, `many` from MANY on."""
-    return _interpolate(items, (FEW, MANY), few, many)
-
-
-def _interpolate(at: float, bounds: tuple[float, float], low: float, high: float) -> float:
-    share = float(np.interp(np.log(at), np.log(bounds), [0, 1]))
-    return low ** (1 - share) * high**share
 
 
 def name_after(model: type) -> str:

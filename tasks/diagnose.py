@@ -17,12 +17,13 @@ from pathlib import Path
 import duckdb
 import numpy as np
 import polars as pl
+from scipy.sparse import csr_matrix
 
 from oneclass import sql
 from oneclass.models.degrees.distributions import FAMILIES
 from oneclass.models.degrees.fits import BOOTSTRAP_REPLICATES, fit_family
 from oneclass.models.negatives.sampling import build_alias_table, degree_histogram, draw_negatives, histogram_power
-from oneclass.models.numerics.adjacency import group_by_vertex, partition_shards
+from oneclass.models.numerics.adjacency import copy_pattern, partition_shards
 from oneclass.tasks.orchestration.stage_task import stage_task
 from oneclass.tasks.stores import stages, warehouse
 from oneclass.tasks.stores.home import Home
@@ -98,10 +99,9 @@ def store_hidden_graph_ratios(connection: duckdb.DuckDBPyConnection, shape: tupl
         return
     edges = connection.execute("select user_index, item_index from indexed.interactions").fetchnumpy()
     users, items = (np.ma.getdata(column) for column in edges.values())
-    starts, order = group_by_vertex(users, shape[0])
-    likes = starts, items[order]
+    likes = copy_pattern(csr_matrix((np.ones(len(users), dtype=bool), (users, items)), shape=shape))
     positives, units = np.bincount(items, minlength=shape[1]), np.arange(shape[0], dtype=np.uint64)
-    del edges, users, items, order
+    del edges, users, items
     for r in NEGATIVE_RATES:
         weights = degree_histogram(positives, histogram_power(r, int(positives.max())))
         drawn = build_alias_table(weights), partition_shards(likes[0]), (seed, 0), units

@@ -7,8 +7,10 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field, ValidationError
 
 from oneclass.models.base import Model
+from oneclass.models.derived_settings import RecencySettings
+from oneclass.models.model_files import select_allowed
 from oneclass.models.registry import MODELS
-from oneclass.models.settings import ModelSettings, RecencySettings, select_allowed
+from oneclass.models.settings import ModelSettings
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.demo import DemoSettings
 from oneclass.tasks.errors import InputError, suggest_name

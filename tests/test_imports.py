@@ -33,16 +33,17 @@ SHARED = {"attributes", "evaluation", "negatives", "degrees", "generator", "nume
 BESIDE_THEM = {
     "base",
     "by_id",
+    "derived_settings",
     "distributed",
     "fingerprint",
     "fit_options",
     "components",
     "item_weights",
-    "like_model",
     "memory_estimates",
     "model_files",
     "numba_cache",
     "own_model",
+    "progress",
     "registry",
     "settings",
 }

@@ -26,6 +26,21 @@ ITEMS_PER_BLOCK = 4096
 MIN_EIGENVALUE = 1e-9  # relative to the largest
 
 
+def check_features(features: object, items: int) -> None:
+    """Refuse features that do not go with the items of the matrix.
+
+    Raises:
+        TypeError: they are no `csr_matrix`.
+        ValueError: their number of rows differs, or a value is not finite.
+    """
+    if not isinstance(features, csr_matrix):
+        raise TypeError(f"features of items: a {type(features).__name__}; give a scipy.sparse.csr_matrix")
+    if features.shape[0] != items:
+        raise ValueError(f"features of items: {features.shape[0]} rows for {items} items of the matrix; give one each")
+    if not np.isfinite(features.data).all():
+        raise ValueError("features of items: a value is not finite; leave out what is missing")
+
+
 @dataclass(frozen=True, eq=False)
 class AttributeMap:
     """The regression of scores on attributes.

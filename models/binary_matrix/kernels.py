@@ -12,7 +12,7 @@ from typing import NamedTuple, Self
 import numpy as np
 from numba import njit, prange
 
-from oneclass.models.numerics.adjacency import group_by_vertex, partition_rows
+from oneclass.models.numerics.adjacency import partition_rows
 from oneclass.models.numerics.logistic_bound import FAST, best_bound_of_square, lambda_of_square
 
 # Of the step size (T0 + t)^-POWER. If T0 is small, the first steps, taken in all K directions at once, may diverge.
@@ -22,11 +22,34 @@ SHARDS = 16  # runs of vertices, each with its own sums
 LANES = 8
 
 
+@njit(cache=True, nogil=True)
+def group_by_vertex(vertices, count):
+    """Group entries by their vertex: (starts int64 (count + 1,), order int32 (entries,)).
+
+    `order[starts[v] : starts[v + 1]]` are the entries of vertex v, ascending.
+
+    Args:
+        vertices: (entries,), the vertex of each entry.
+        count: number of vertices.
+    """
+    starts = np.zeros(count + 2, dtype=np.int64)
+    for vertex in vertices:
+        starts[vertex + 2] += 1
+    for vertex in range(count):
+        starts[vertex + 2] += starts[vertex + 1]
+    order = np.empty(len(vertices), dtype=np.int32)
+    for entry in range(len(vertices)):
+        vertex = vertices[entry]
+        order[starts[vertex + 1]] = entry
+        starts[vertex + 1] += 1
+    return starts[:-1], order
+
+
 class Grouping(NamedTuple):
     """The entries of a minibatch by the vertices of one side.
 
     Attributes:
-        starts, order: the result of `models.numerics.adjacency.group_by_vertex`.
+        starts, order: the result of `group_by_vertex`.
         bounds: int64 (SHARDS + 1,), runs of vertices with about equal numbers of entries.
     """
 

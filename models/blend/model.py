@@ -19,6 +19,7 @@ from scipy.sparse import csr_matrix
 
 from oneclass.models.base import Model
 from oneclass.models.components import Combination, CombinationSettings, find_component
+from oneclass.models.model_files import upgrade_settings
 from oneclass.models.numerics.top_k import as_index_arrays, top_n_threshold
 from oneclass.models.settings import ModelSettings
 
@@ -63,7 +64,7 @@ class BlendSettings(CombinationSettings):
     def parse_components(self) -> list[ModelSettings]:
         """Return the components' settings."""
         pairs = zip(self.find_components(), self.components, strict=True)
-        return [kind.Settings.from_saved(component.settings) for kind, component in pairs]
+        return [upgrade_settings(kind.Settings, component.settings) for kind, component in pairs]
 
 
 class Blend(Combination[BlendSettings]):

@@ -14,16 +14,8 @@ from numba import njit, prange
 
 from oneclass.models.numerics.adjacency import first_above
 from oneclass.models.numerics.random_numbers import below, mix, stream
-from oneclass.models.numerics.simd import (
-    F32_WIDTH,
-    IN_ORDER,
-    ZERO,
-    broadcast,
-    horizontal_sum,
-    load,
-    prefetch_row,
-    store,
-)
+from oneclass.models.numerics.simd import F32_WIDTH, IN_ORDER, ZERO, broadcast, horizontal_sum, load, store
+from oneclass.models.numerics.simd_rows import prefetch_row
 
 SHARDS = 8
 ROUNDS = 2 * SHARDS - 1

@@ -20,6 +20,7 @@ import numpy as np
 from pydantic import Field
 from scipy.sparse import csr_matrix
 
+from oneclass.models.derived_settings import RecencySettings, RelativeRange
 from oneclass.models.directed.pairs import WINDOW, order_likes, sum_later_targets, sum_pairs
 from oneclass.models.directed.transitions import BYTES_PER_LIKE
 from oneclass.models.fit_options import Epoch, FitOptions
@@ -28,7 +29,7 @@ from oneclass.models.memory_estimates import FitCost, LogSize
 from oneclass.models.numerics.gram import lower_gram
 from oneclass.models.numerics.gram_inverse import invert_lower, mirror_lower, multiply_dense, work_bytes
 from oneclass.models.numerics.validation import count_item_degrees
-from oneclass.models.settings import Choice, RecencySettings, RelativeRange, SearchSpace
+from oneclass.models.settings import Choice, SearchSpace
 
 PAIR_SECONDS = 3e-11  # of an inverse and a product, for each pair of items and an item
 
@@ -37,7 +38,7 @@ class SLISTSettings(RecencySettings):
     """The defaults are those that were best on two logs of purchases."""
 
     search_space: ClassVar[SearchSpace] = {
-        "l2": RelativeRange(16),
+        "l2": RelativeRange(1 / 16, 16),
         "mixing": Choice((0.0, 0.2, 0.5, 0.8, 0.95, 1.0)),
         "tau": Choice((1.0, 3.0, 10.0)),
     }

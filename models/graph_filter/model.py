@@ -34,6 +34,7 @@ from pydantic import Field
 from scipy.sparse import csr_matrix
 
 from oneclass.models.base import Model
+from oneclass.models.derived_settings import RecencySettings, RelativeRange, interpolate_by_items, mean_degree
 from oneclass.models.fit_options import Epoch, FitOptions
 from oneclass.models.graph_filter.graph import (
     COLUMNS,
@@ -48,8 +49,7 @@ from oneclass.models.numerics.matmul import dense_times, pattern_times
 from oneclass.models.numerics.popularity_fallback import fallback_factors, fill_popularity_fallback
 from oneclass.models.numerics.sequential_histories import recency_weights, single_item_histories
 from oneclass.models.numerics.threads import single_threaded_blas
-from oneclass.models.numerics.validation import mean_degree
-from oneclass.models.settings import NumericRange, RecencySettings, RelativeRange, SearchSpace, interpolate_by_items
+from oneclass.models.settings import NumericRange, SearchSpace
 
 SMALL_FILTER = 1 << 25  # numbers of a filter that is always formed: 128 MB, 5,792 items
 MAX_FILTER = 1 << 29  # numbers of the largest filter that is formed: 2 GB, 23,170 items
@@ -84,7 +84,7 @@ class GraphFilterSettings(RecencySettings):
         "in_exponent": NumericRange(0.3, 0.9),
         "out_exponent": NumericRange(0.0, 0.4),
         "low_pass": NumericRange(0.2, 3.0, log=True),
-        "vectors": RelativeRange(4, largest=2.0),
+        "vectors": RelativeRange(1 / 4, 2),
         "low_pass_exponent": NumericRange(0.0, 0.4),
         "sharpening": NumericRange(0.0, 1.0),
     }

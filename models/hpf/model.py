@@ -141,20 +141,17 @@ class HPF(Model[HPFSettings]):
         return FitCost.of_factors(log, settings.factors, 1.5e-5)
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
-        best: tuple[np.ndarray, GammaParameters, GammaFactors] | None = None
+        best: tuple[np.ndarray, GammaFactors, GammaFactors] | None = None
         starts = 1 if options.start else self.params.starts
         for number in range(starts):
-            users, self._items = self._initial_posterior(interactions.shape, options.start, number)
-            # updated in place, so that `on_epoch` may call `scores`
-            self.user_shape, self.user_rate, self.activity_rate = users.posterior
-            self.item_shape, self.item_rate, self.popularity_rate = self._items.posterior
-            ascent = Ascent(interactions, users, self._items)
+            users, items = self._initial_posterior(interactions.shape, options.start, number)
+            ascent = Ascent(interactions, users, items)
             bounds = np.array(list(self._run_ascent(ascent, (number, starts), options.on_epoch)))
             if best is None or bounds[-1] > best[0][-1]:
-                best = bounds, self.user_posterior, self._items
+                best = bounds, users, items
         assert best is not None
         self.bounds, users, self._items = best
-        self.user_shape, self.user_rate, self.activity_rate = users
+        self.user_shape, self.user_rate, self.activity_rate = users.posterior
         self.item_shape, self.item_rate, self.popularity_rate = self._items.posterior
 
     def _initial_posterior(

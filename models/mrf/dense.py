@@ -12,13 +12,14 @@ import numpy as np
 from pydantic import Field
 from scipy.sparse import csr_matrix
 
+from oneclass.models.derived_settings import RelativeRange
 from oneclass.models.fit_options import Epoch, FitOptions
 from oneclass.models.item_weights import ItemWeights, RegressionSettings, default_l2
 from oneclass.models.memory_estimates import BYTES_PER_EDGE, FitCost, LogSize
 from oneclass.models.numerics.column_moments import Rescaling, column_moments, rescale_columns
 from oneclass.models.numerics.gram_inverse import mirror_lower, regularized_inverse, work_bytes
 from oneclass.models.numerics.matmul import dense_times
-from oneclass.models.settings import Choice, ModelSettings, RelativeRange, SearchSpace
+from oneclass.models.settings import Choice, ModelSettings, SearchSpace
 
 INVERSE_SECONDS = 1e-11  # of an entry of the Gram matrix and an item
 
@@ -119,7 +120,7 @@ def _to_weights(inverse: np.ndarray, rescaled: Rescaling) -> None:
 class EASESettings(ModelSettings):
     """Settings of `mrf_dense` at which it is EASE; l2 is twice the edges' mean degree by default."""
 
-    search_space: ClassVar[SearchSpace] = {"l2": RelativeRange(16)}
+    search_space: ClassVar[SearchSpace] = {"l2": RelativeRange(1 / 16, 16)}
     recency_exponent: ClassVar[float] = 0.0
     alpha: ClassVar[float] = 0.0
     centred: ClassVar[bool] = False

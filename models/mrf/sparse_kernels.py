@@ -11,7 +11,8 @@ import numpy as np
 from numba import njit, prange
 
 from oneclass.models.numerics.gram import add_row
-from oneclass.models.numerics.simd import F32_WIDTH, ROWS, add_product, add_scaled, aligned_zeros, pad_width, scale
+from oneclass.models.numerics.simd import F32_WIDTH, ROWS, add_scaled, aligned_zeros, pad_width, scale
+from oneclass.models.numerics.simd_rows import add_product
 
 STRICT = {"contract", "nsz"}
 

@@ -1,4 +1,4 @@
-"""The probability of a like under a Gaussian posterior (Paquet and Koenigstein 2014, eq. 22), and its spread.
+"""The probability of a like under a Gaussian posterior (Paquet and Koenigstein 2014, eq. 22), its spread, and scores.
 
 The logit a = u'v + b is approximated by a Gaussian with the first two moments that a has under q. Users and items are
 `GaussianFactors`.
@@ -76,22 +76,38 @@ def _put_sigmoid(logits, values):
             values[row, column] = (ONE if x > 0 else tail) / (ONE + tail) if not np.isnan(x) else x
 
 
-def compute_scores(
-    logits: np.ndarray, names: tuple[str, ...], popularity: np.ndarray, log_popularity: np.ndarray
-) -> Iterator[np.ndarray]:
-    """Some of the scores that a model with a like probability has, new float32 arrays (users, items), one by one.
+class LikeScorer:
+    """Scores by like probability and popularity.
+
+    With x = mu_a / sqrt(1 + pi sigma_a^2 / 8): `like` is sigma(x), `popularity_x_like` sigma(x) pi, and
+    `popularity_x_odds` x + a log pi.
 
     Args:
-        logits: float32 (users, items), x, of the like probability sigma(x).
-        names: of `like`, sigma(x); `popularity_x_like`, sigma(x) pi; and `popularity_x_odds`, x + a log pi.
-        popularity, log_popularity: float32 (items,), pi and a log pi.
+        items: q of the items.
+        popularity: float64 (items,), pi; an item without an edge gets the log of half the smallest positive one.
+        weight: a.
     """
-    like = sigmoid(logits) if names != ("popularity_x_odds",) else logits
-    for name in names:
-        if name == "popularity_x_odds":
-            yield logits + log_popularity
-        else:
-            yield like if name == "like" else like * popularity
+
+    score_names = ("like", "popularity_x_like", "popularity_x_odds")
+
+    def __init__(self, items: GaussianFactors, popularity: np.ndarray, weight: float) -> None:
+        logs = np.log(np.where(popularity > 0, popularity, popularity[popularity > 0].min() / 2))
+        self._items, self._columns = items, item_columns(items)
+        self._popularity, self._weighted_logs = popularity.astype(np.float32), (weight * logs).astype(np.float32)
+
+    def like(self, users: GaussianFactors, items: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+        """Return the mean and standard deviation of the like probability, as `pair_likes`."""
+        return pair_likes(users, self._items, items)
+
+    def compute_scores(self, users: GaussianFactors, names: tuple[str, ...]) -> Iterator[np.ndarray]:
+        """Yield the scores of these names, new float32 arrays (users, items), one by one."""
+        logits = log_odds(*logit_moments(users, self._columns))
+        like = sigmoid(logits) if names != ("popularity_x_odds",) else logits
+        for name in names:
+            if name == "popularity_x_odds":
+                yield logits + self._weighted_logs
+            else:
+                yield like if name == "like" else like * self._popularity
 
 
 def like_spread(means: np.ndarray, variances: np.ndarray, like: np.ndarray) -> np.ndarray:

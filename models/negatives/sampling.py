@@ -34,18 +34,14 @@ def degree_histogram(degrees: np.ndarray, gamma: float) -> np.ndarray:
     return weights / weights.sum()
 
 
-def build_alias_table(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Walker's alias table, built as Vose (1991) does.
+@njit(cache=True, nogil=True)
+def build_alias_table(weights):
+    """Walker's alias table of float64 weights (items,), built as Vose (1991) does.
 
     Returns:
         (limits, aliases): uint64 and int64, (items,): column c gives item c if 32 random bits are below
         limits[c], else aliases[c].
     """
-    return _fill_alias_table(np.asarray(weights, dtype=np.float64))
-
-
-@njit(cache=True, nogil=True)
-def _fill_alias_table(weights):
     count = len(weights)
     scaled = weights / weights.sum() * count
     limits, aliases = np.empty(count, dtype=np.uint64), np.arange(count)

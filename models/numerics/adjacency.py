@@ -34,29 +34,6 @@ def transpose(starts: np.ndarray, neighbours: np.ndarray, count: int) -> Adjacen
 
 
 @njit(cache=True, nogil=True)
-def group_by_vertex(vertices, count):
-    """Group entries by their vertex: (starts int64 (count + 1,), order int32 (entries,)).
-
-    `order[starts[v] : starts[v + 1]]` are the entries of vertex v, ascending.
-
-    Args:
-        vertices: (entries,), the vertex of each entry.
-        count: number of vertices.
-    """
-    starts = np.zeros(count + 2, dtype=np.int64)
-    for vertex in vertices:
-        starts[vertex + 2] += 1
-    for vertex in range(count):
-        starts[vertex + 2] += starts[vertex + 1]
-    order = np.empty(len(vertices), dtype=np.int32)
-    for entry in range(len(vertices)):
-        vertex = vertices[entry]
-        order[starts[vertex + 1]] = entry
-        starts[vertex + 1] += 1
-    return starts[:-1], order
-
-
-@njit(cache=True, nogil=True)
 def put_edges(free, place, vertices, neighbours, values, found, found_values):
     """Put a batch of edges with their values into the lists of their vertices.
 

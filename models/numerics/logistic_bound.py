@@ -34,20 +34,16 @@ from oneclass.models.numerics.simd import (
     EIGHT,
     F32_WIDTH,
     IN_ORDER,
-    ROWS,
     ZERO,
     add_scaled,
     aligned_zeros,
     broadcast,
-    eight,
     element,
-    horizontal_sums,
+    horizontal_sum,
     load,
     load_tile,
     pad_width,
     plus_products,
-    plus_rows,
-    plus_squared_rows,
     store,
     store_tile,
 )
@@ -60,11 +56,6 @@ INLINED: dict[str, Any] = OPTIONS | {"forceinline": True}
 BATCH = 64  # edges that are worked on together, whose packed rows stay in the first-level cache
 MEAN, SQUARE, WEIGHT, PULL = range(4)  # E[a], E[a^2], w and p of every edge of a batch
 ROWS_16, ROWS_24 = (0,) * 16, (0,) * 24  # heights of tiles whose sums stay in registers
-
-
-def lambda_of_xi(xi: float) -> float:
-    """lambda(xi) in float64, for one xi > 0."""
-    return float(np.tanh(xi / 2) / (4 * xi))
 
 
 @njit(cache=True, fastmath=set(), forceinline=True)
@@ -226,15 +217,10 @@ def load_own_vertex(own, vertex, posterior):
 
 @njit(**INLINED)
 def locate_edges(rows, neighbours, start, first, count, factors):
-    """Find the packed rows of the edges first .. count - 1 of a batch, of which edge e goes to neighbours[start + e].
-
-    Places behind the last edge, up to a multiple of ROWS, get its row.
-    """
+    """Find the packed rows of edges first .. count - 1 of a batch, of which edge e goes to neighbours[start + e]."""
     width = 2 * pad_width(factors + 2)
     for edge in range(first, count):
         rows[edge] = np.int64(element(neighbours, start + edge)) * width
-    for edge in range(count, pad_width(count, ROWS)):
-        rows[edge] = rows[count - 1]
 
 
 @njit(**IN_ORDER)
@@ -243,18 +229,17 @@ def fill_logits(rows, own, columns, table, count, factors):
 
     E a = sum E x E y and var a = sum var x E y^2 + (E x)^2 var y, where x are the neighbour's numbers and y the own.
     """
-    half, zero = pad_width(factors + 2), broadcast(ZERO)
-    for edge in range(0, count, ROWS):
-        at = eight(rows, edge)
-        means = variances = (zero, zero, zero, zero, zero, zero, zero, zero)
+    half = pad_width(factors + 2)
+    for edge in range(count):
+        at = element(rows, edge)
+        mean = variance = broadcast(ZERO)
         for lane in range(0, half, F32_WIDTH):
-            means = plus_rows(means, table, at, lane, load(own, lane))
-            variances = plus_squared_rows(variances, table, at, lane, load(own, 2 * half + lane))
-            variances = plus_rows(variances, table, at, half + lane, load(own, half + lane))
-        store(columns, MEAN * BATCH + edge, horizontal_sums(means))
-        store(columns, SQUARE * BATCH + edge, horizontal_sums(variances))
-    for edge in range(pad_width(count)):
-        columns[SQUARE, edge] = best_square(columns[MEAN, edge], columns[SQUARE, edge])
+            x = load(table, at + lane)
+            mean = mean + x * load(own, lane)
+            variance = variance + x * x * load(own, 2 * half + lane)
+            variance = variance + load(table, at + half + lane) * load(own, half + lane)
+        columns[MEAN, edge] = horizontal_sum(mean)
+        columns[SQUARE, edge] = best_square(columns[MEAN, edge], horizontal_sum(variance))
 
 
 @njit(**OPTIONS)

@@ -11,18 +11,8 @@ from numba import get_num_threads, njit, prange
 from scipy.sparse import csr_matrix
 
 from oneclass.models.numerics.adjacency import as_read_only
-from oneclass.models.numerics.simd import (
-    F32_WIDTH,
-    ROWS,
-    ZERO,
-    add_product,
-    aligned_zeros,
-    broadcast,
-    copy,
-    element,
-    load,
-    store,
-)
+from oneclass.models.numerics.simd import F32_WIDTH, ROWS, ZERO, aligned_zeros, broadcast, element, load, store
+from oneclass.models.numerics.simd_rows import add_product, copy
 
 GROUP = 32  # rows that share a pass over the columns, so that rows of the table are used again while in the cache
 COLUMNS = 1024  # columns of a pass: 4 KB of each row of the result

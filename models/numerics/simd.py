@@ -55,11 +55,6 @@ class _VectorModel(models.PrimitiveModel):
         super().__init__(manager, lanes, ir.VectorType(element, lanes.count))
 
 
-def vector_type(element: types.Float) -> Vector:
-    """The type of BYTES bytes of numbers."""
-    return Vector(element, VECTOR_BYTES * 8 // element.bitwidth)
-
-
 def splat(builder: Any, number: Any, count: int) -> Any:
     """LLVM vector whose `count` lanes are all the number."""
     empty = ir.Constant(ir.VectorType(number.type, count), ir.Undefined)
@@ -112,7 +107,7 @@ def _loads(kind: Any) -> Callable[..., Any]:
 @intrinsic
 def load(typing, array, at):
     """array[at : at + F32_WIDTH] as lanes, float32."""
-    lanes = vector_type(array.dtype)
+    lanes = Vector(array.dtype, F32_WIDTH)
     return lanes(array, types.intp), _loads(lanes)
 
 
@@ -139,7 +134,7 @@ def store(typing, array, at, lanes):
 @intrinsic
 def broadcast(typing, number):
     """F32_WIDTH lanes that are all the number."""
-    lanes = vector_type(number)
+    lanes = Vector(number, F32_WIDTH)
 
     def generate(context, builder, call, arguments):
         return splat(builder, arguments[0], lanes.count)
@@ -159,21 +154,6 @@ def horizontal_sum(typing, lanes):
         return builder.call(function, [number(-0.0), value], fastmath=("reassoc",))
 
     return lanes.element(lanes), generate
-
-
-@intrinsic
-def prefetch(typing, array, at):
-    """Prefetch the cache line of array[at] into the first-level cache."""
-
-    def generate(context, builder, call, arguments):
-        array, at = arguments
-        place = element_pointer(context, builder, call.args[0], array, at, ir.IntType(8))
-        kind = ir.FunctionType(ir.VoidType(), [place.type] + [INDEX] * 3)
-        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-        builder.call(function, [place, INDEX(0), INDEX(3), INDEX(1)])  # to read, first level, data
-        return context.get_dummy_value()
-
-    return types.void(array, types.intp), generate
 
 
 @njit(cache=True, inline="always")
@@ -196,20 +176,6 @@ IN_ORDER: dict[str, Any] = {"cache": True, "fastmath": {"contract"}, "forceinlin
 
 
 @njit(**IN_ORDER)
-def prefetch_row(array, at, width):
-    """Ask for the cache lines of array[at : at + width]."""
-    for lane in range(0, width, F32_WIDTH):
-        prefetch(array, at + lane)
-
-
-@njit(**IN_ORDER)
-def copy(target, at, source, source_at, width):
-    """target[at + l] = source[source_at + l], l < width."""
-    for lane in range(0, width, F32_WIDTH):
-        store(target, at + lane, load(source, source_at + lane))
-
-
-@njit(**IN_ORDER)
 def scale(target, at, factor, source, source_at, width):
     """target[at + l] = factor source[source_at + l], l < width."""
     for lane in range(0, width, F32_WIDTH):
@@ -223,85 +189,7 @@ def add_scaled(target, at, factor, source, source_at, width):
         store(target, at + lane, load(target, at + lane) + factor * load(source, source_at + lane))
 
 
-@njit(**IN_ORDER)
-def dot(one, one_at, other, other_at, width):
-    """sum_{l < width} one[one_at + l] other[other_at + l], float32; `width` a multiple of F32_WIDTH."""
-    total = broadcast(ZERO)
-    for lane in range(0, width, F32_WIDTH):
-        total = total + load(one, one_at + lane) * load(other, other_at + lane)
-    return horizontal_sum(total)
-
-
-@intrinsic
-def horizontal_sums(typing, rows):
-    """The total of each of ROWS rows of lanes, as lanes: 24 instructions, instead of 64 for one row after another."""
-    (count,), half = {len(rows)}, Vector(rows.dtype.element, ROWS)
-
-    def generate(context, builder, call, arguments):
-        def shuffle(one, other, lanes):
-            return builder.shuffle_vector(one, other, ir.Constant(ir.VectorType(INDEX, len(lanes)), lanes))
-
-        def halve(one, other, part):
-            """Add every second run of `part` lanes to the run before it, in `one` and then in `other`."""
-            lanes = [lane for lane in range(2 * F32_WIDTH) if lane // part % 2 == 0]
-            behind = [lane + part for lane in lanes]
-            return builder.fadd(shuffle(one, other, lanes), shuffle(one, other, behind))
-
-        vectors, part = [builder.extract_value(arguments[0], row) for row in range(count)], F32_WIDTH // 2
-        while len(vectors) > 1:
-            vectors = [halve(one, other, part) for one, other in zip(vectors[::2], vectors[1::2])]
-            part //= 2
-        even, odd = (list(range(first, F32_WIDTH, 2)) for first in range(2))
-        return builder.fadd(*(shuffle(vectors[0], vectors[0], lanes) for lanes in (even, odd)))
-
-    return half(rows), generate
-
-
-@njit(**IN_ORDER)
-def eight(array, at):
-    """array[at : at + ROWS] as a tuple."""
-    return (
-        element(array, at),
-        element(array, at + 1),
-        element(array, at + 2),
-        element(array, at + 3),
-        element(array, at + 4),
-        element(array, at + 5),
-        element(array, at + 6),
-        element(array, at + 7),
-    )
-
-
 EIGHT = (0,) * ROWS
-
-
-@intrinsic
-def plus_rows(typing, totals, array, places, at, lanes):
-    """The tuple of totals[r] + array[places[r] + at] lanes, row by row; `places` is a tuple as long as `totals`."""
-    return totals(totals, array, places, types.intp, lanes), _row_sums(squared=False)
-
-
-@intrinsic
-def plus_squared_rows(typing, totals, array, places, at, lanes):
-    """The tuple of totals[r] + array[places[r] + at]^2 lanes; as `plus_rows`."""
-    return totals(totals, array, places, types.intp, lanes), _row_sums(squared=True)
-
-
-def _row_sums(squared: bool) -> Callable[..., Any]:
-    def generate(context: Any, builder: Any, call: Any, arguments: Any) -> Any:
-        totals, array, places, at, factor = arguments
-        sums = []
-        for row in range(len(call.args[0])):
-            place = builder.add(builder.extract_value(places, row), at)
-            value = builder.load(
-                element_pointer(context, builder, call.args[1], array, place, factor.type),
-                align=call.args[1].dtype.bitwidth // 8,
-            )
-            product = builder.fmul(value, builder.fmul(value, factor) if squared else factor)
-            sums.append(builder.fadd(builder.extract_value(totals, row), product))
-        return context.make_tuple(builder, call.return_type, sums)
-
-    return generate
 
 
 def _places(
@@ -354,17 +242,3 @@ def plus_products(typing, tile, array, at, step, lanes):
         return context.make_tuple(builder, call.return_type, rows)
 
     return tile(tile, array, types.intp, types.intp, lanes), generate
-
-
-@njit(**IN_ORDER)
-def add_product(target, at, stride, left, left_at, row_step, left_step, right, right_at, right_step, count):
-    """Add a product of ROWS rows and `count` rows to a tile of ROWS x F32_WIDTH, with the whole tile in registers.
-
-    target[at + stride r + l] += sum_{c < count} left[left_at + row_step r + left_step c]
-                                                 right[right_at + right_step c + l],    in the order of c.
-    As in BLAS, each of the three arrays comes with a place and steps; callers hold each in a larger table.
-    """
-    tile = load_tile(EIGHT, broadcast(ZERO), target, at, stride)
-    for c in range(count):
-        tile = plus_products(tile, left, left_at + left_step * c, row_step, load(right, right_at + right_step * c))
-    store_tile(target, at, stride, tile)

@@ -72,31 +72,11 @@ def check_matrix(matrix: Any, name: str) -> None:
         )
 
 
-def check_features(features: object, items: int) -> None:
-    """Refuse features that do not go with the items of the matrix.
-
-    Raises:
-        TypeError: they are no `csr_matrix`.
-        ValueError: their number of rows differs, or a value is not finite.
-    """
-    if not isinstance(features, csr_matrix):
-        raise TypeError(f"features of items: a {type(features).__name__}; give a scipy.sparse.csr_matrix")
-    if features.shape[0] != items:
-        raise ValueError(f"features of items: {features.shape[0]} rows for {items} items of the matrix; give one each")
-    if not np.isfinite(features.data).all():
-        raise ValueError("features of items: a value is not finite; leave out what is missing")
-
-
 def count_item_degrees(matrix: csr_matrix) -> np.ndarray:
     """int64 (items,), how many entries each column has; some entries at a time, for a count in 64 bits copies them."""
     pieces = np.split(matrix.indices, range(ENTRIES_PER_CHUNK, matrix.nnz, ENTRIES_PER_CHUNK))
     counts = (np.bincount(piece, minlength=matrix.shape[1]) for piece in pieces)
     return sum(counts, np.zeros(matrix.shape[1], dtype=np.int64))
-
-
-def mean_degree(matrix: csr_matrix) -> float:
-    """How many entries the rows have on average, of those that have any."""
-    return matrix.nnz / max(1, np.count_nonzero(np.diff(matrix.indptr)))
 
 
 def row_sums(indptr: np.ndarray, of_entries: np.ndarray) -> np.ndarray:

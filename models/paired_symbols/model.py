@@ -18,6 +18,7 @@ eq. 10 have a misprint: u_i should be u_i', over which the sum in their denomina
 """
 
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import ClassVar
 
@@ -25,10 +26,11 @@ import numpy as np
 from pydantic import Field
 from scipy.sparse import csc_matrix, csr_matrix
 
+from oneclass.models.base import Model
 from oneclass.models.fit_options import DEFAULT_OPTIONS, Epoch, FitOptions, copy_rows, has_converged
-from oneclass.models.like_model import LikeModel
 from oneclass.models.memory_estimates import FitCost, LogSize
 from oneclass.models.negatives.distributions import CensoredPairs
+from oneclass.models.negatives.like_probability import LikeScorer
 from oneclass.models.numerics.logistic_bound import GaussianFactors
 from oneclass.models.numerics.random_numbers import normals, purpose
 from oneclass.models.paired_symbols.posterior import PairedSymbolsPosterior, Symbols
@@ -77,7 +79,7 @@ class PairedSymbolsSettings(ModelSettings):
     )
 
 
-class PairedSymbols(LikeModel[PairedSymbolsSettings]):
+class PairedSymbols(Model[PairedSymbolsSettings]):
     """Bilinear model of seen and censored pairs, an alternative to the softmax, by variational Bayes.
 
     Paquet, Koenigstein and Winther (2014), the bound of eq. 4 with exact block updates; only the start is random.
@@ -104,6 +106,7 @@ class PairedSymbols(LikeModel[PairedSymbolsSettings]):
 
     name = "paired_symbols"
     Settings = PairedSymbolsSettings
+    score_names = LikeScorer.score_names
     is_iterative = True
 
     @classmethod
@@ -137,14 +140,10 @@ class PairedSymbols(LikeModel[PairedSymbolsSettings]):
             started = time.perf_counter()
             bound = posterior.iterate(learn_selection=settings.learn_selection)
             values = {"bound": bound, "xi_star": posterior.xi_star}
-            self._copy_posterior(posterior)
             options.on_epoch(Epoch(number, settings.iterations, time.perf_counter() - started, values))
             if has_converged(before, bound, TOLERANCE):
                 break
             before = bound
-
-    def _copy_posterior(self, posterior: PairedSymbolsPosterior) -> None:
-        """Copy the current posterior into the model's arrays."""
         self.users, self.items = posterior.users.q, posterior.items.q
         self.user_shares, self.item_shares = posterior.users.shares, posterior.items.shares
         self.item_popularity = posterior.items.concentration / posterior.items.concentration.sum()
@@ -172,13 +171,26 @@ class PairedSymbols(LikeModel[PairedSymbolsSettings]):
     def _user_side(self, histories: csr_matrix, users: np.ndarray | None) -> GaussianFactors:
         return self.fold_in(histories) if users is None else self.users.rows(users)
 
-    def _item_side(self) -> GaussianFactors:
-        """Return q of the items; log(r / like_r) turns odds against r censored pairs per seen pair into the wanted."""
-        shift = np.float32(np.log(self.params.r / (self.params.like_r or self.params.r)))
-        return replace(self.items, bias_mean=self.items.bias_mean + shift)
+    def _scorer(self) -> LikeScorer:
+        return self.compute_once("scorer", self._make_scorer)
 
-    def _popularity(self) -> np.ndarray:
-        return self.item_popularity
+    def _make_scorer(self) -> LikeScorer:
+        """Return the scorer; log(r / like_r) turns odds against r censored pairs per seen pair into the wanted."""
+        settings = self.params
+        shift = np.float32(np.log(settings.r / (settings.like_r or settings.r)))
+        q = replace(self.items, bias_mean=self.items.bias_mean + shift)
+        return LikeScorer(q, self.item_popularity, settings.popularity_weight)
+
+    def _like(
+        self, histories: csr_matrix, *, users: np.ndarray | None = None, items: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        return self._scorer().like(self._user_side(histories, users), items)
+
+    def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
+        return next(self._scorer().compute_scores(self._user_side(histories, users), (score,)))
+
+    def _iterate_scores(self, histories: csr_matrix, users: np.ndarray | None) -> Iterator[np.ndarray]:
+        return self._scorer().compute_scores(self._user_side(histories, users), self.score_names)
 
     def _item_symbols(self) -> Symbols:
         """Return the items as the fixed side of a fold-in."""

@@ -8,7 +8,7 @@ from scipy.sparse import csc_matrix, csr_matrix
 from scipy.special import digamma, gammaln, log_expit, xlogy
 
 from oneclass.models.numerics.adjacency import as_read_only, partition_shards
-from oneclass.models.numerics.logistic_bound import GaussianFactors, lambda_of_xi
+from oneclass.models.numerics.logistic_bound import GaussianFactors
 from oneclass.models.numerics.threads import single_threaded_blas
 from oneclass.models.numerics.validation import row_sums
 from oneclass.models.paired_symbols import kernels
@@ -113,6 +113,11 @@ class Symbols:
         entropy = ((events + alpha - posterior) * self.expected_log()).sum() - censored * logs
         prior = gammaln(len(self) * alpha) - len(self) * gammaln(alpha)
         return float(entropy + prior - gammaln(posterior.sum()) + gammaln(posterior).sum())
+
+
+def lambda_of_xi(xi: float) -> float:
+    """lambda(xi) of `models.numerics.logistic_bound` in float64, for one xi > 0."""
+    return float(np.tanh(xi / 2) / (4 * xi))
 
 
 def bound_constant(xi: float) -> float:

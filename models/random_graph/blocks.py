@@ -56,25 +56,28 @@ from oneclass.models.random_graph.inference import (
 )
 
 if TYPE_CHECKING:
-    from oneclass.models.random_graph.settings import RandomGraphSettings
+    from oneclass.models.random_graph.model import RandomGraphSettings
 
+SECONDS_PER_EDGE = 7e-6  # CPU seconds of a fit
 COPIES_PER_FIT = 3  # of the users' arrays in one call: input, layout of the kernels, output
 CALL_BYTES_PER_EDGE = 24
 
 
-def estimate_blocks(settings: "RandomGraphSettings", log: LogSize, edge_seconds: float) -> FitCost:
-    """Estimate the cost of a fit by blocks: q of the users and items, and the messages between them.
+def estimate_fit(settings: "RandomGraphSettings", log: LogSize) -> FitCost:
+    """Estimate the cost of a fit; one by blocks holds q of the users and items, and the messages between them.
 
     The coordinator, whose matrix is memory-mapped, holds all users at the start and the end; in between, what goes to
     and comes from all blocks, and the sum of the messages in float64.
     """
+    if settings.blocks == 1:
+        return FitCost.of_factors(log, settings.factors, SECONDS_PER_EDGE)
     of_user, blocks = 8 * (settings.factors + 1), settings.blocks
     items, message = of_user * log.items, 4 * message_size(settings.factors) * log.items
     stored = blocks * message if 0 < settings.refreshed < blocks else 0
     between = blocks * (items + message) + 2 * message + stored
     here = max(COPIES_PER_FIT * log.users * of_user, between) + items
     of_block = LogSize(-(-log.users // blocks), log.items, -(-log.edges // blocks))
-    return FitCost(here + estimate_call(settings, of_block), edge_seconds * log.edges, coordinator_bytes=here)
+    return FitCost(here + estimate_call(settings, of_block), SECONDS_PER_EDGE * log.edges, coordinator_bytes=here)
 
 
 def estimate_call(settings: "RandomGraphSettings", block: LogSize) -> int:
@@ -86,10 +89,15 @@ def estimate_call(settings: "RandomGraphSettings", block: LogSize) -> int:
 
 @dataclass(frozen=True)
 class BlockConfig:
-    """Model configuration shared by all blocks."""
+    """Model configuration shared by all blocks.
+
+    Attributes:
+        weights: float64 (items,), by which negatives are drawn.
+    """
 
     settings: "RandomGraphSettings"
     seed: int
+    weights: np.ndarray
 
 
 def message_size(factors: int) -> int:
@@ -210,21 +218,15 @@ def sum_message(
 def _draw_block_graph(block: UserBlock, items: int, t: int) -> HiddenGraph:
     """Draw H^(t) of the block's users, Algorithm 1, line 5."""
     units = np.arange(block.first, block.end, dtype=np.uint64)
-    weights = block.load_shared()["weights"]
-    return GraphSampler(copy_pattern(block.matrix(items)), weights, block.config.seed, units).draw(t)
+    return GraphSampler(copy_pattern(block.matrix(items)), block.config.weights, block.config.seed, units).draw(t)
 
 
 @contextmanager
 def start_distributed_fit(
-    config: BlockConfig, q: RandomGraphPosterior, weights: np.ndarray, interactions: csr_matrix, options: FitOptions
+    config: BlockConfig, q: RandomGraphPosterior, interactions: csr_matrix, options: FitOptions
 ) -> Generator["DistributedGraphPosterior"]:
-    """Start a fit by blocks at the posterior `q`; its scratch store is deleted on exit.
-
-    Args:
-        weights: float64 (items,), by which negatives are drawn.
-    """
+    """Start a fit by blocks at the posterior `q`; its scratch store is deleted on exit."""
     with partition_users(interactions, config.settings.blocks, config, options) as blocks:
-        blocks.share({"weights": weights})
         blocks.write_users(vars(q.users))
         items, taus = q.items, q.taus
         del q  # its users lie on disk
@@ -232,7 +234,7 @@ def start_distributed_fit(
 
 
 class DistributedGraphPosterior:
-    """q of all parameters except H during a fit by blocks, with the interface of a `RandomGraphPosterior`.
+    """q of all parameters except H during a fit by blocks.
 
     Attributes:
         items, taus: as in a `RandomGraphPosterior`.
@@ -247,14 +249,9 @@ class DistributedGraphPosterior:
         self.messages: dict[int, np.ndarray] = {}
         self.total = np.zeros((len(items.mean), message_size(self.settings.factors)))
 
-    @property
-    def users(self) -> GaussianFactors:
-        """q of all users, read from the scratch store."""
-        return GaussianFactors(**self.blocks.gather_users())
-
     def gather(self) -> RandomGraphPosterior:
         """Return the posterior with all users in memory."""
-        return RandomGraphPosterior(self.users, self.items, self.taus)
+        return RandomGraphPosterior(GaussianFactors(**self.blocks.gather_users()), self.items, self.taus)
 
     def iterate(self, t: int, step: float) -> dict[str, float]:
         """Run lines 5 to 20 of Algorithm 1; the bound is that of the beginning of the iteration."""

@@ -6,7 +6,7 @@ The kernels of `models.numerics.logistic_bound` sum over edges, with w = 2 lambd
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numba import njit, prange
@@ -33,12 +33,15 @@ from oneclass.models.numerics.logistic_bound import (
     locate_edges,
     solve_in_rows,
 )
+from oneclass.models.numerics.random_numbers import normals, purpose
 from oneclass.models.numerics.simd import element, pad_width, scale
 
 ALPHA, BETA = 0.01, 0.01  # shape and rate of the Gamma prior of the precisions
 USER_FACTORS, USER_BIAS, ITEM_FACTORS, ITEM_BIAS = range(4)  # the precisions tau_u, tau_bu, tau_v, tau_bv
 HALF = np.float32(0.5)
 T_EPSILON = 10  # iterations with a step size of one
+START_USERS, START_ITEMS = purpose("random graph: users"), purpose("random graph: items")
+INITIAL_SCALE = 0.1  # standard deviation of the first means of the factors
 
 
 @dataclass
@@ -166,6 +169,25 @@ class RandomGraphPosterior:
     users: GaussianFactors
     items: GaussianFactors
     taus: PrecisionPosterior
+
+    @classmethod
+    def initial(cls, shape: tuple[int, int], settings: Any, seed: int, start: Start | None = None) -> Self:
+        """Return small random means, since u = v = 0 is a fixed point, or the posterior of the earlier fit.
+
+        Args:
+            shape: (M users, N items).
+            settings: `RandomGraphSettings`.
+        """
+        q = cls(
+            users=GaussianFactors.prior(shape[0], settings.factors, clamped=True),
+            items=GaussianFactors.prior(shape[1], settings.factors, clamped=False),
+            taus=PrecisionPosterior.from_mean(settings.tau, shape, settings.factors),
+        )
+        for side, draws in ((q.users, START_USERS), (q.items, START_ITEMS)):
+            side.mean = normals(seed, draws, *side.mean.shape) * np.float32(INITIAL_SCALE)
+        if start is not None:
+            q.copy_earlier(start, learned_taus=settings.learn_tau)
+        return q
 
     def copy_earlier(self, start: Start, *, learned_taus: bool) -> None:
         """Start at the posterior of an earlier fit; precisions that it learned are then fixed.

@@ -6,20 +6,20 @@ apart how popular an item is (pi_n: how often it is considered) and how well it 
 """
 
 import time
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
+from pydantic import Field, model_validator
 from scipy.sparse import csr_matrix
 
-from oneclass.models.fit_options import Epoch, FitOptions, Start, has_converged, sampling_seed, skipped_epochs
-from oneclass.models.like_model import LikeModel
+from oneclass.models.base import Model
+from oneclass.models.fit_options import Epoch, FitOptions, has_converged, sampling_seed, skipped_epochs
 from oneclass.models.negatives.sampling import build_alias_table, degree_histogram, histogram_power
 from oneclass.models.numerics.adjacency import copy_pattern
 from oneclass.models.numerics.logistic_bound import GaussianFactors
-from oneclass.models.numerics.random_numbers import normals, purpose
 from oneclass.models.random_graph.inference import (
     T_EPSILON,
     GraphSampler,
@@ -27,21 +27,77 @@ from oneclass.models.random_graph.inference import (
     RandomGraphPosterior,
     step_sizes,
 )
-from oneclass.models.random_graph.settings import BOUND_EVERY, T_TAU, RandomGraphSettings
+from oneclass.models.settings import Choice, ModelSettings, NumericRange, SearchSpace
 
 if TYPE_CHECKING:  # a fit needs neither
     from oneclass.models.memory_estimates import FitCost, LogSize
     from oneclass.models.negatives.distributions import WithoutReplacement
+    from oneclass.models.negatives.like_probability import LikeScorer
 
-START_USERS, START_ITEMS = purpose("random graph: users"), purpose("random graph: items")
-SECONDS_PER_EDGE = 7e-6  # CPU seconds of a fit
+T_TAU = 10  # iterations before the precisions are learned
+BOUND_EVERY = 5  # iterations between evaluations of the bound
 BURN_IN_ITERATIONS = 10  # the bound may jump after the steps begin to shrink, or the precisions to be learned
-INITIAL_SCALE = 0.1  # standard deviation of the first means of the factors
 TOLERANCE = 0.003  # a fit ends where the bound has moved by less than this share between two evaluations
 IterationStep = Callable[[int, float], dict[str, float]]  # number and step size of an iteration -> reported values
 
 
-class RandomGraph(LikeModel[RandomGraphSettings]):
+class RandomGraphSettings(ModelSettings):
+    """Settings of the random-graph model; the paper's values where it states them."""
+
+    search_space: ClassVar[SearchSpace] = {
+        "factors": NumericRange(10, 100, log=True, manual_only=True),
+        "iterations": NumericRange(30, 80, manual_only=True),
+        "gamma": NumericRange(0.2, 1.0, manual_only=True),
+        "learn_tau": Choice((False, True)),
+        "tau": NumericRange(0.3, 10.0, log=True),
+        "popularity_weight": NumericRange(0.0, 1.0),
+    }
+    initial_trials: ClassVar = ({"factors": 64, "learn_tau": False, "tau": 0.6},)
+
+    factors: int = Field(20, ge=1, le=512, description="K, the number of latent features.")
+    iterations: int = Field(40, ge=1, description="t_max, the largest number of hidden graphs, and of passes.")
+    r: float = Field(
+        1.0, gt=0, description="r of eq. 8, the most popular negative's weight over its degree; sets gamma (eq. 9)."
+    )
+    gamma: float | None = Field(
+        None, ge=-2, le=2, description="Power of the histogram pi_n = d_n^gamma (eq. 7); overrides r."
+    )
+    explicit_negatives: bool = Field(
+        False,
+        description="Take the items that a user considered and did not like, where a log has such, for edges of the "
+        "hidden graph, and draw only what they leave of d_m negatives (section 7).",
+    )
+    learn_tau: bool = Field(True, description="Learn the precisions tau (eq. 20); otherwise they stay at `tau`.")
+    tau: float = Field(1.0, gt=0, description="Precisions of the priors, until they are learned.")
+    popularity_weight: float = Field(0.5, ge=0, description="a in `popularity_x_odds`, logit(like) + a log pi.")
+    blocks: int = Field(
+        1, ge=1, description="Blocks of users that are fitted apart; their messages to items add up (section 5.2)."
+    )
+    refreshed: int = Field(
+        0, ge=0, description="Blocks that send new messages before an update of the items, in turn (eq. 21); 0: all."
+    )
+
+    @property
+    def reads_explicit_negatives(self) -> bool:
+        """Whether a fit uses explicit negatives (`FitOptions.explicit_negatives`)."""
+        return self.explicit_negatives
+
+    @model_validator(mode="after")
+    def _check_combinations(self) -> Self:
+        if self.explicit_negatives and self.blocks > 1:
+            raise ValueError("explicit_negatives: a fit by blocks does not take them; set blocks = 1")
+        return self
+
+    def evaluates_bound(self, t: int) -> bool:
+        """Whether the bound is evaluated at iteration t."""
+        return t % BOUND_EVERY == 0 or t == self.iterations
+
+    def learns_tau(self, t: int) -> bool:
+        """Whether the precisions are updated in iteration t."""
+        return self.learn_tau and t > T_TAU
+
+
+class RandomGraph(Model[RandomGraphSettings]):
     """Factor model of likes on a random graph of considered items, by stochastic variational Bayes.
 
     Paquet and Koenigstein (2014), Algorithm 1 with eq. 16 to 20; `like` is eq. 22.
@@ -68,62 +124,49 @@ class RandomGraph(LikeModel[RandomGraphSettings]):
 
     name = "random_graph"
     Settings = RandomGraphSettings
+    score_names = ("like", "popularity_x_like", "popularity_x_odds")
     is_iterative = True
 
     @classmethod
     def estimate_cost(cls, settings: RandomGraphSettings, log: "LogSize") -> "FitCost":
         """Estimate the cost of a fit."""
-        if settings.blocks > 1:
-            from oneclass.models.random_graph.blocks import estimate_blocks
+        from oneclass.models.random_graph.blocks import estimate_fit
 
-            return estimate_blocks(settings, log, SECONDS_PER_EDGE)
-        from oneclass.models.memory_estimates import FitCost
-
-        return FitCost.of_factors(log, settings.factors, SECONDS_PER_EDGE)
+        return estimate_fit(settings, log)
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
-        with self._run_iterations(interactions, options) as iterate:
-            bounds: list[float] = []
-            skipped = min(self._burn_in_end() - 1, skipped_epochs(self.params.iterations, options.start))
-            for t, step in enumerate(step_sizes(self.params.iterations), start=1):
-                if t <= skipped:  # a warm start begins where the bound may be level
-                    continue
-                started = time.perf_counter()
-                values = {"step_size": step, **iterate(t, step)}
-                options.on_epoch(Epoch(t, self.params.iterations, time.perf_counter() - started, values))
-                if self._has_converged(t, bounds, values):
-                    break
-
-    @contextmanager
-    def _run_iterations(self, interactions: csr_matrix, options: FitOptions) -> Generator[IterationStep]:
-        """Initialise the posterior, and yield the function of an iteration: of all users at once, or by blocks."""
         power = histogram_power(self.params.r, int(self.item_degrees.max()))
         self.gamma = power if self.params.gamma is None else self.params.gamma
         self.histogram = degree_histogram(self.item_degrees, self.gamma)
-        q = self.posterior = self._initial_posterior(interactions.shape, options.start)
+        q = RandomGraphPosterior.initial(interactions.shape, self.params, self.seed, options.start)
         seed = sampling_seed(self.seed, interactions, options.start)
         if self.params.blocks == 1:
-            yield partial(self._run_iteration, q, self._sampler(interactions, options.explicit_negatives, seed))
+            sampler = self._make_sampler(interactions, options.explicit_negatives, seed)
+            self._iterate(partial(self._run_iteration, q, sampler), options)
+            self.posterior = q
             return
         from oneclass.models.random_graph.blocks import BlockConfig, start_distributed_fit  # few fits are by blocks
 
-        config = BlockConfig(self.params, seed)
-        with start_distributed_fit(config, q, self.histogram, interactions, options) as blocks:
-            self.posterior = blocks
+        with start_distributed_fit(BlockConfig(self.params, seed, self.histogram), q, interactions, options) as blocks:
             del q  # whose users lie on disk
-            yield blocks.iterate
+            self._iterate(blocks.iterate, options)
             self.posterior = blocks.gather()
 
-    def _has_converged(self, t: int, bounds: list[float], values: dict[str, float]) -> bool:
-        """Whether the bound has converged: it hardly rose since the last check, long enough after the burn-in."""
-        if "bound" not in values:
-            return False
-        bounds.append(values["bound"])
-        return t >= self._burn_in_end() + BOUND_EVERY and has_converged(bounds[-2], bounds[-1], TOLERANCE)
-
-    def _burn_in_end(self) -> int:
-        """Return the first iteration whose bound counts for convergence."""
-        return max(T_EPSILON, T_TAU if self.params.learn_tau else 0) + BURN_IN_ITERATIONS
+    def _iterate(self, run_iteration: IterationStep, options: FitOptions) -> None:
+        """Run Algorithm 1 until the bound hardly rises from one check to the next, long enough after the burn-in."""
+        settings, before = self.params, -np.inf
+        settled = max(T_EPSILON, T_TAU if settings.learn_tau else 0) + BURN_IN_ITERATIONS
+        skipped = min(settled - 1, skipped_epochs(settings.iterations, options.start))
+        for t, step in enumerate(step_sizes(settings.iterations), start=1):
+            if t <= skipped:  # a warm start begins where the bound may be level
+                continue
+            started = time.perf_counter()
+            values = {"step_size": step, **run_iteration(t, step)}
+            options.on_epoch(Epoch(t, settings.iterations, time.perf_counter() - started, values))
+            if settings.evaluates_bound(t):
+                if t >= settled + BOUND_EVERY and has_converged(before, values["bound"], TOLERANCE):
+                    break
+                before = values["bound"]
 
     def _run_iteration(self, q: RandomGraphPosterior, sampler: GraphSampler, t: int, step: float) -> dict[str, float]:
         """Lines 5 to 20 of Algorithm 1.
@@ -165,13 +208,24 @@ class RandomGraph(LikeModel[RandomGraphSettings]):
     def _user_side(self, histories: csr_matrix, users: np.ndarray | None) -> GaussianFactors:
         return self.fold_in(histories) if users is None else self.posterior.users.rows(users)
 
-    def _item_side(self) -> GaussianFactors:
-        return self.posterior.items
+    def _scorer(self) -> "LikeScorer":
+        from oneclass.models.negatives.like_probability import LikeScorer
 
-    def _popularity(self) -> np.ndarray:
-        return self.histogram
+        q, pi, weight = self.posterior.items, self.histogram, self.params.popularity_weight
+        return self.compute_once("scorer", lambda: LikeScorer(q, pi, weight))
 
-    def _sampler(self, interactions: csr_matrix, explicit_negatives: csr_matrix | None, seed: int) -> GraphSampler:
+    def _like(
+        self, histories: csr_matrix, *, users: np.ndarray | None = None, items: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        return self._scorer().like(self._user_side(histories, users), items)
+
+    def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
+        return next(self._scorer().compute_scores(self._user_side(histories, users), (score,)))
+
+    def _iterate_scores(self, histories: csr_matrix, users: np.ndarray | None) -> Iterator[np.ndarray]:
+        return self._scorer().compute_scores(self._user_side(histories, users), self.score_names)
+
+    def _make_sampler(self, interactions: csr_matrix, explicit_negatives: csr_matrix | None, seed: int) -> GraphSampler:
         units = np.arange(interactions.shape[0], dtype=np.uint64)
         likes = copy_pattern(interactions)
         if explicit_negatives is None or not self.params.explicit_negatives:
@@ -180,34 +234,17 @@ class RandomGraph(LikeModel[RandomGraphSettings]):
 
         return ExplicitNegativeSampler(likes, copy_pattern(explicit_negatives), self.histogram, seed, units)
 
-    def _initial_posterior(self, shape: tuple[int, int], start: Start | None) -> RandomGraphPosterior:
-        """Return small random means, or the posterior of the earlier fit."""
-        settings = self.params
-        q = RandomGraphPosterior(
-            users=GaussianFactors.prior(shape[0], settings.factors, clamped=True),
-            items=GaussianFactors.prior(shape[1], settings.factors, clamped=False),
-            taus=PrecisionPosterior.from_mean(settings.tau, shape, settings.factors),
-        )
-        for side, draws in ((q.users, START_USERS), (q.items, START_ITEMS)):  # u = v = 0 is a fixed point
-            side.mean = normals(self.seed, draws, *side.mean.shape) * np.float32(INITIAL_SCALE)
-        if start is not None:
-            q.copy_earlier(start, learned_taus=settings.learn_tau)
-        return q
-
     def _arrays(self) -> dict[str, np.ndarray]:
         q = self.posterior
         arrays = {"histogram": self.histogram, "gamma": np.array(self.gamma)}
         arrays |= {"tau_shape": q.taus.shape, "tau_rate": q.taus.rate}
-        arrays |= q.users.to_arrays("user") | q.items.to_arrays("item")
-        # Users' biases are clamped at zero, with an infinite precision.
-        del arrays["user_bias_mean"], arrays["user_bias_precision"]
-        return arrays
+        arrays |= {"user_mean": q.users.mean, "user_precision": q.users.precision}  # users' biases are clamped
+        return arrays | q.items.to_arrays("item")
 
     def _restore(self, arrays: dict[str, np.ndarray]) -> None:
-        clamped = GaussianFactors.prior(len(arrays["user_mean"]), 1, clamped=True)
-        arrays |= {"user_bias_mean": clamped.bias_mean, "user_bias_precision": clamped.bias_precision}
-        users, items = (GaussianFactors.from_arrays(arrays, side) for side in ("user", "item"))
-        items = items.rows(slice(None))  # the kernels are compiled for writable arrays
+        mean, precision = arrays["user_mean"], arrays["user_precision"]
+        users = replace(GaussianFactors.prior(len(mean), 1, clamped=True), mean=mean, precision=precision)
+        items = GaussianFactors.from_arrays(arrays, "item").rows(slice(None))  # the kernels take writable arrays
         taus = PrecisionPosterior(np.array(arrays["tau_shape"]), np.array(arrays["tau_rate"]))
         self.posterior = RandomGraphPosterior(users, items, taus)
         self.histogram, self.gamma = np.array(arrays["histogram"]), float(arrays["gamma"])

@@ -19,14 +19,14 @@ from numba import get_num_threads
 from pydantic import Field
 from scipy.sparse import csr_matrix, hstack
 
+from oneclass.models.derived_settings import RecencySettings, RelativeRange, interpolate_by_history, mean_degree
 from oneclass.models.fit_options import Epoch, FitOptions
 from oneclass.models.item_weights import ItemWeights
 from oneclass.models.memory_estimates import FitCost, LogSize
 from oneclass.models.numerics.adjacency import as_read_only
 from oneclass.models.numerics.column_moments import column_moments, mean_over_edges
 from oneclass.models.numerics.gram import GramRows, gram_rows
-from oneclass.models.numerics.validation import mean_degree
-from oneclass.models.settings import NumericRange, RecencySettings, RelativeRange, SearchSpace, interpolate_by_history
+from oneclass.models.settings import NumericRange, SearchSpace
 from oneclass.models.slim.columns import MAX_SWEEPS, EqualItems, Gram, solve_batches
 from oneclass.models.slim.kernels import count_pairs, fill_pairs
 
@@ -41,8 +41,8 @@ class SLIMSettings(RecencySettings):
     """Penalties are on the scale of the rescaled Gram matrix, which with alpha = 0 is in users."""
 
     search_space: ClassVar[SearchSpace] = {
-        "l1": RelativeRange(16),
-        "l2": RelativeRange(16),
+        "l1": RelativeRange(1 / 16, 16),
+        "l2": RelativeRange(1 / 16, 16),
         "alpha": NumericRange(0.0, 0.75),
         "user_weight_exponent": NumericRange(0.0, 1.0),
     }

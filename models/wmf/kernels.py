@@ -18,19 +18,14 @@ from oneclass.models.numerics.simd import (
     IN_ORDER,
     ROWS,
     ZERO,
-    add_product,
     add_scaled,
     aligned_zeros,
     broadcast,
-    copy,
-    dot,
-    eight,
-    horizontal_sums,
     load,
-    plus_rows,
     scale,
     store,
 )
+from oneclass.models.numerics.simd_rows import add_product, copy, dot, eight, horizontal_sums
 
 ROUNDING = np.float32(1e-12)  # stop where the squared residual has shrunk to this: a millionth of the residual
 FAST = {"contract", "nsz"}
@@ -53,11 +48,15 @@ def add_rows(target, at, weights, weights_at, table, places, places_at, width):
 @njit(**IN_ORDER)
 def dot_rows(out, at, table, places, places_at, width, vector, vector_at):
     """out[at + e] = sum_{l < width} table[places[places_at + e] + l] vector[vector_at + l], e < ROWS."""
-    zero, rows = broadcast(ZERO), eight(places, places_at)
-    totals = (zero, zero, zero, zero, zero, zero, zero, zero)
+    r0, r1, r2, r3, r4, r5, r6, r7 = eight(places, places_at)
+    t0 = t1 = t2 = t3 = t4 = t5 = t6 = t7 = broadcast(ZERO)
     for lane in range(0, width, F32_WIDTH):
-        totals = plus_rows(totals, table, rows, lane, load(vector, vector_at + lane))
-    store(out, at, horizontal_sums(totals))
+        factor = load(vector, vector_at + lane)
+        t0, t1 = t0 + factor * load(table, r0 + lane), t1 + factor * load(table, r1 + lane)
+        t2, t3 = t2 + factor * load(table, r2 + lane), t3 + factor * load(table, r3 + lane)
+        t4, t5 = t4 + factor * load(table, r4 + lane), t5 + factor * load(table, r5 + lane)
+        t6, t7 = t6 + factor * load(table, r6 + lane), t7 + factor * load(table, r7 + lane)
+    store(out, at, horizontal_sums((t0, t1, t2, t3, t4, t5, t6, t7)))
 
 
 @njit(**IN_ORDER)

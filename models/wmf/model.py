@@ -33,21 +33,19 @@ from pydantic import Field
 from scipy.sparse import csr_matrix
 
 from oneclass.models.base import Model
+from oneclass.models.derived_settings import (
+    LONG,
+    RelativeRange,
+    interpolate_by_history,
+    interpolate_by_items,
+    mean_degree,
+)
 from oneclass.models.fit_options import Epoch, FitOptions, copy_rows, has_converged
 from oneclass.models.memory_estimates import FitCost, LogSize
 from oneclass.models.numerics.column_moments import degree_weights_or_ones
 from oneclass.models.numerics.matmul import dense_times
-from oneclass.models.numerics.validation import mean_degree, row_sums
-from oneclass.models.settings import (
-    LONG,
-    Choice,
-    ModelSettings,
-    NumericRange,
-    RelativeRange,
-    SearchSpace,
-    interpolate_by_history,
-    interpolate_by_items,
-)
+from oneclass.models.numerics.validation import row_sums
+from oneclass.models.settings import Choice, ModelSettings, NumericRange, SearchSpace
 from oneclass.models.wmf.normal_equations import Loss, RowSystems, draw_factor_table, empty_table, factor_view
 
 UNOBSERVED = 6.0, 12.0  # of short and of long histories, for the default loss
@@ -94,8 +92,8 @@ class WMFSettings(ModelSettings):
     search_space: ClassVar[SearchSpace] = {
         "factors": Choice((64, 128, 256, 512), manual_only=True),
         "iterations": NumericRange(4, 24, manual_only=True),
-        "unobserved_weight": RelativeRange(16),
-        "regularization": RelativeRange(8),
+        "unobserved_weight": RelativeRange(1 / 16, 16),
+        "regularization": RelativeRange(1 / 8, 8),
         "user_weight_exponent": NumericRange(0.0, 0.5),
     }
     explicit_search_space: ClassVar[SearchSpace] = {"explicit_negative_weight": Choice((0.0, 0.1, 0.2, 0.3, 0.5, 0.7))}

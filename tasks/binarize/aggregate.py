@@ -6,6 +6,7 @@ The funnel counts what every rule from a log's lines to the observed graph takes
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date, timedelta
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import duckdb
@@ -14,7 +15,7 @@ import polars as pl
 import pyarrow as pa
 
 from oneclass import sql
-from oneclass.models.distributed import partition_by_edges
+from oneclass.models.numerics.adjacency import partition_shards
 from oneclass.models.numerics.sequential_histories import put_events
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.stores import warehouse
@@ -50,7 +51,8 @@ def aggregate_edges(
     # one row per user that has a like, in the order of their codes: how many events are likes
     counts = query(connection, "select events from user_codes order by code")["events"].to_numpy()
     starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    for first, end in partition_by_edges(starts, 1 + BYTES_PER_EVENT * int(starts[-1]) // max(1, max_bytes)):
+    ranges = 1 + BYTES_PER_EVENT * int(starts[-1]) // max(1, max_bytes)
+    for first, end in pairwise(partition_shards(starts, ranges).tolist()):
         own = starts[first : end + 1] - starts[first]
         events = _load_events(connection, {**values, "first": first, "end": end}, own)
         yield pa.RecordBatchReader.from_batches(EDGE_SCHEMA, _iterate_blocks(own, events, first))
@@ -59,7 +61,7 @@ def aggregate_edges(
 def _iterate_blocks(starts: np.ndarray, events: np.ndarray, first_user: int) -> Iterator[pa.RecordBatch]:
     with ThreadPoolExecutor(1) as ahead:  # aggregates the next block while the last is written
         pending = None
-        for first, end in partition_by_edges(starts, 1 + len(events) // EVENTS_PER_BLOCK):
+        for first, end in pairwise(partition_shards(starts, 1 + len(events) // EVENTS_PER_BLOCK).tolist()):
             submitted = ahead.submit(_aggregate_events, starts[first : end + 1], events, first_user + first)
             if pending:
                 yield pending.result()

@@ -4,8 +4,8 @@ import json
 from datetime import UTC, date, datetime
 from typing import Any
 
+from oneclass.models.model_files import select_allowed, upgrade_settings
 from oneclass.models.registry import MODELS
-from oneclass.models.settings import select_allowed
 from oneclass.tasks import datasets
 from oneclass.tasks.binarize.aggregate import LikeSelection
 from oneclass.tasks.binarize.settings import BinarizeSettings
@@ -79,9 +79,9 @@ def promote_model(home: Home, run_id: str, model: str) -> Published:
     evaluated, of_model = _load_evaluated(home, model)
     of_run = json.loads(of_model["settings"])
     saved = json.loads(of_model["settled"]) if of_model["settled"] else of_run["models"][model]
-    settings = MODELS[model].Settings.from_saved(saved)
+    settings = upgrade_settings(MODELS[model].Settings, saved)
     since, until = (of_run.get(name) and date.fromisoformat(of_run[name]) for name in ("since", "until"))
-    likes = LikeSelection(BinarizeSettings.from_saved(of_run.get("binarize", {})), since, until)
+    likes = LikeSelection(upgrade_settings(BinarizeSettings, of_run.get("binarize", {})), since, until)
     matrices = store_all_edges(home, order=settings.reads_order, timed=likes if settings.reads_times else None)
     seed = of_run["seed"]
     plan = FitPlan(model, {ALL_EDGES: settings}, {ALL_EDGES: matrices}, seed)

@@ -18,6 +18,7 @@ import numpy as np
 
 from oneclass.models.evaluation.metrics import Mean, compare_paired, mean_and_error
 from oneclass.models.evaluation.ranks_apart import KNOWN_RANK
+from oneclass.models.model_files import upgrade_settings
 from oneclass.models.registry import MODELS
 from oneclass.models.settings import ModelSettings
 from oneclass.tasks.errors import NothingToPublish, OneclassError
@@ -67,7 +68,7 @@ class Candidate:
 
     def load_settings(self) -> Any:
         """Build the model's settings, which an earlier version may have saved."""
-        return MODELS[self.model].Settings.from_saved(self.settings)
+        return upgrade_settings(MODELS[self.model].Settings, self.settings)
 
 
 @dataclass(frozen=True)
@@ -175,7 +176,7 @@ class Night:
     def has_produced(self, candidate: Candidate) -> bool:
         """Whether the run fitted this configuration."""
         settings = self.settings.get(candidate.model)
-        return settings is not None and settings == settings.from_saved(candidate.settings)
+        return settings is not None and settings == upgrade_settings(type(settings), candidate.settings)
 
     def has_fitted(self, model: str) -> bool:
         """Whether the model was fitted on every split."""

@@ -13,7 +13,9 @@ from typing import Any, Literal
 
 import polars as pl
 
+from oneclass.models.derived_settings import apply_trial
 from oneclass.models.memory_estimates import LogSize
+from oneclass.models.model_files import upgrade_settings
 from oneclass.models.registry import MODELS
 from oneclass.models.settings import ModelSettings, SearchSpace
 from oneclass.tasks.cluster import LOCAL, Executor
@@ -164,7 +166,7 @@ def _skip_search(home: Home, search: Search, request: SearchRequest, default: Ch
     elif request.when == "auto" and (stored := _load_stored_search(home, default)):
         reason, saved = stored.pop("reason"), json.loads(stored.pop("settings"))
         logger.info("%s: settings of the search of %s", search.model, stored["searched_on"])
-        return ChosenSettings(search.model, "kept", reason, type(search.start).from_saved(saved), stored)
+        return ChosenSettings(search.model, "kept", reason, upgrade_settings(type(search.start), saved), stored)
     elif (users := search.count_users(home)) < MIN_USERS:
         reason = f"{users} validation users are too few to choose by"
     else:
@@ -190,7 +192,7 @@ def _describe_search(home: Home, progress: SearchProgress, default: ChosenSettin
         return replace(default, reason=reason, searched=None, trials=trials)
     # Multiples are of what the rules derive from the whole log.
     values, whole = best.user_attrs["values"], matrices.load_split(home, search.digests[0], parts=()).train
-    settings = search.start.with_trial_values(values, whole)
+    settings = apply_trial(search.start, values, whole)
     named = [f"{name} {format_setting(getattr(settings, name))}" for name in {**search.space, **values}]
     reason = ", ".join(named) if values else "no trial improved on the initial settings"
     reason += f"; trials: {len(trials)} in {progress.cpu_seconds:,.0f} CPU s"

@@ -20,10 +20,11 @@ from scipy.sparse import csr_matrix
 
 from oneclass.models import fingerprint
 from oneclass.models.base import Model
+from oneclass.models.derived_settings import RelativeRange, apply_trial
 from oneclass.models.fit_options import Epoch, FitOptions
 from oneclass.models.memory_estimates import LogSize
 from oneclass.models.registry import MODELS
-from oneclass.models.settings import Choice, ModelSettings, ParameterRange, RelativeRange, SearchSpace
+from oneclass.models.settings import Choice, ModelSettings, ParameterRange, SearchSpace
 from oneclass.tasks.errors import OneclassError
 from oneclass.tasks.evaluate.ranking import users_with_targets
 from oneclass.tasks.protocols import NEXT_EVENTS_VALIDATION, PROTOCOLS
@@ -153,8 +154,6 @@ def describe_trials(trials: Sequence[FrozenTrial]) -> list[dict[str, Any]]:
 def to_distribution(range_: ParameterRange) -> BaseDistribution:
     if isinstance(range_, Choice):
         return CategoricalDistribution(range_.values)
-    if isinstance(range_, RelativeRange):
-        range_ = range_.to_numeric_range
     if isinstance(range_.low, int) and isinstance(range_.high, int):
         return IntDistribution(range_.low, range_.high, log=range_.log)
     return FloatDistribution(range_.low, range_.high, log=range_.log)
@@ -168,7 +167,7 @@ def _project_start(search: Search, interactions: csr_matrix) -> dict[str, Any]:
         rule = getattr(by_rule, name)
         value = getattr(search.start, name) or rule
         if isinstance(range_, RelativeRange):
-            value, range_ = value / rule if rule else 1.0, range_.to_numeric_range
+            value = value / rule if rule else 1.0
         if isinstance(range_, Choice):
             projected[name] = value if value in range_.values else range_.values[0]
         elif value is not None:
@@ -219,7 +218,7 @@ def fit_trial(
     value, error, score, note, values = None, None, "", "", trial.user_attrs["values"]
     settings = {**search.start.model_dump(mode="json"), **values}
     try:
-        chosen = search.start.with_trial_values(values, folds[0].train)
+        chosen = apply_trial(search.start, values, folds[0].train)
         settings = chosen.model_dump(mode="json")
         models = [kind(chosen, seed=search.seed, threads=threads) for _ in folds]
         for model, split in zip(models, folds, strict=True):

@@ -16,9 +16,8 @@ def shorten_phases(monkeypatch, *, t_tau=4, t_epsilon=6, bound_every=3):
     """Let precisions be learned and steps shrink early in the short fits of tests, which evaluate the bound often."""
     monkeypatch.setattr("oneclass.models.random_graph.inference.T_EPSILON", t_epsilon)
     monkeypatch.setattr("oneclass.models.random_graph.model.T_EPSILON", t_epsilon)
-    for module in ("model", "settings"):
-        monkeypatch.setattr(f"oneclass.models.random_graph.{module}.T_TAU", t_tau)
-        monkeypatch.setattr(f"oneclass.models.random_graph.{module}.BOUND_EVERY", bound_every)
+    monkeypatch.setattr("oneclass.models.random_graph.model.T_TAU", t_tau)
+    monkeypatch.setattr("oneclass.models.random_graph.model.BOUND_EVERY", bound_every)
 
 
 class Backwards:

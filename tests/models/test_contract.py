@@ -13,7 +13,6 @@ from scipy.sparse import csr_array, csr_matrix
 
 from oneclass import Interactions, OwnModel
 from oneclass.models.attributes.encoder import FeatureEncoder
-from oneclass.models.fit_options import FitOptions
 from oneclass.models.item_knn import ItemKNN
 from oneclass.models.popularity import Popularity
 from oneclass.models.registry import MODELS
@@ -285,21 +284,6 @@ def test_what_is_no_matrix_of_counts_is_refused_with_what_to_do(kind, fit, check
             fit(name).recommend(bad, 3)
     with pytest.raises(error, match=f"^histories: .*{message}"):
         fit("random_graph").fold_in(bad)
-
-
-@pytest.mark.parametrize("name", [unless_its_extra_is_absent(name) for name in MODELS if MODELS[name].is_iterative])
-def test_scores_serve_inside_a_fit_and_change_nothing_of_it(name, fit, checkerboard):
-    model, seen = make_model(name), []
-
-    def look(epoch):
-        seen.append([all_scores(model, checkerboard[:9], users=users) for users in (None, np.arange(9))])
-
-    model.fit(checkerboard, FitOptions(on_epoch=look))
-    assert len(seen) > 2 and np.isfinite(seen).all() and not np.array_equal(seen[0], seen[-1])
-    final = seen[getattr(model, "best_epoch", 0) - 1]  # the last, if no epoch is chosen
-    for users, last in zip((None, np.arange(9)), final, strict=True):
-        np.testing.assert_array_equal(last, all_scores(model, checkerboard[:9], users=users))
-        np.testing.assert_array_equal(last, all_scores(fit(name), checkerboard[:9], users=users))
 
 
 @pytest.mark.parametrize("name", ["popularity", "item_knn", "paired_symbols", "repeat"])

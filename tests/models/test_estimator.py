@@ -103,7 +103,7 @@ def test_a_bar_shows_the_epochs_and_changes_nothing(model, capsys):
 
 
 @pytest.mark.parametrize(
-    ("model", "files", "lines"), [("popularity:Popularity", 6, 1100), ("random_graph.model:RandomGraph", 14, 2900)]
+    ("model", "files", "lines"), [("popularity:Popularity", 6, 1100), ("random_graph.model:RandomGraph", 12, 2500)]
 )
 def test_a_fit_reads_few_files(model, files, lines):
     """What one reads to follow a fit: the files it imports, but for nearly empty ones and the cache of machine code."""

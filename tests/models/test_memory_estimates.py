@@ -1,14 +1,15 @@
 """What a fit by blocks of users says that it takes, against what its calls and its coordinator allocate."""
 
 import tracemalloc
+from itertools import pairwise
 
 import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from oneclass.models.distributed import partition_by_edges
 from oneclass.models.fit_options import FitOptions
 from oneclass.models.memory_estimates import LogSize
+from oneclass.models.numerics.adjacency import partition_shards
 from oneclass.models.random_graph.blocks import estimate_call
 from oneclass.models.random_graph.model import RandomGraph, RandomGraphSettings
 from oneclass.models.registry import MODELS
@@ -56,7 +57,7 @@ def test_a_call_and_the_coordinator_take_about_what_is_said(log, refreshed):
     coordinator = kind.estimate_cost(settings, LogSize.of(matrix)).coordinator_bytes
     said = max(
         estimate_call(settings, LogSize(end - first, matrix.shape[1], int(starts[end] - starts[first])))
-        for first, end in partition_by_edges(starts, 4)
+        for first, end in pairwise(partition_shards(starts.astype(np.int64), 4))
     )
     assert said / 5 < workers.most < 1.1 * said
     assert coordinator / 5 < here < 1.1 * coordinator

@@ -13,10 +13,10 @@ from oneclass.models.numerics.logistic_bound import (
     best_square,
     exp_of_minus,
     lambda_of_square,
-    lambda_of_xi,
     solve_in_rows,
 )
 from oneclass.models.numerics.simd import F32_WIDTH, pad_width
+from oneclass.models.paired_symbols.posterior import lambda_of_xi
 
 XI = np.concatenate([[0.0, 1e-20], np.geomspace(1e-6, 300, 4000), np.linspace(0.2, 0.3, 1000)])
 SQUARES = (XI**2).astype(np.float32)

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 from scipy.sparse import random as random_matrix
 
-from oneclass.models.numerics.adjacency import contains, find_largest, first_above, group_by_vertex, nth_smallest
+from oneclass.models.binary_matrix.kernels import group_by_vertex
+from oneclass.models.numerics.adjacency import contains, find_largest, first_above, nth_smallest
 from oneclass.models.numerics.constrained_top_k import Constraints, select_top_items
 from oneclass.models.numerics.threads import kernel_threads
 from oneclass.models.numerics.top_k import find_top_contributions

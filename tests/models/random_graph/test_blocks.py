@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix, vstack
 
-from oneclass.models.distributed import partition_by_edges, partition_users
+from oneclass.models.distributed import partition_users
 from oneclass.models.evaluation.holdout import choose_held_out_edges, split_matrix
 from oneclass.models.evaluation.metrics import average_over_users, compute_user_metrics
 from oneclass.models.evaluation.ranking import rank_targets
@@ -25,7 +25,7 @@ from oneclass.models.random_graph.blocks import (
     update_item_biases,
     update_item_factors,
 )
-from oneclass.models.random_graph.inference import step_sizes, sum_bias_parameters
+from oneclass.models.random_graph.inference import RandomGraphPosterior, step_sizes, sum_bias_parameters
 from oneclass.models.random_graph.model import RandomGraph, RandomGraphSettings
 from tests.models.block_fits import Backwards, Processes, Scales, plant_traits, shorten_phases, store_rows
 from tests.models.random_graph.test_random_graph import (
@@ -77,9 +77,9 @@ def by_messages(matrix, **settings):
     model = RandomGraph(RandomGraphSettings(**{**SHORT, **settings}), seed=3)
     model.item_degrees = np.bincount(matrix.indices, minlength=matrix.shape[1])
     model.histogram = degree_histogram(model.item_degrees, histogram_power(model.params.r, model.item_degrees.max()))
-    q = model._initial_posterior(matrix.shape, None)
-    config = BlockConfig(model.settings, 3)
-    with start_distributed_fit(config, q, model.histogram, matrix, FitOptions()) as posterior:
+    q = RandomGraphPosterior.initial(matrix.shape, model.params, 3)
+    config = BlockConfig(model.settings, 3, model.histogram)
+    with start_distributed_fit(config, q, matrix, FitOptions()) as posterior:
         yield posterior
 
 
@@ -147,18 +147,6 @@ def test_a_fit_leaves_no_users_behind_even_where_it_is_interrupted(long_tailed, 
         fit_model(long_tailed, blocks=2, options=FitOptions(scratch=tmp_path if given else None, on_epoch=interrupt))
     assert held[-1] == ["block-0-2.npz", "block-0-3.npz", "block-1-2.npz", "block-1-3.npz", "shared.npz"]
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize("refreshed", [0, 1])
-def test_scores_serve_inside_a_fit_by_blocks(long_tailed, refreshed):
-    model, seen = RandomGraph(**SHORT, blocks=3, refreshed=refreshed, seed=3), []
-
-    def look(epoch):
-        seen.append([model.scores(long_tailed[:9], users=users) for users in (None, np.arange(9))])
-
-    model.fit(long_tailed, FitOptions(on_epoch=look))
-    for users, last in zip((None, np.arange(9)), seen[-1], strict=True):
-        np.testing.assert_array_equal(last, model.scores(long_tailed[:9], users=users))
 
 
 BLOCKS = [slice(0, 7), slice(7, 20), slice(20, 30)]
@@ -241,18 +229,19 @@ def test_items_alone_travel_however_many_users_there_are(long_tailed, tmp_path, 
     matrix, scales = csr_matrix(vstack([long_tailed] * copies)), Scales()
     options = FitOptions(workers=scales, rows=store_rows(matrix, tmp_path))
     model = fit_model(matrix, blocks=3, options=options, iterations=4)
-    assert max(scales.taken) <= 120 * 4 * (2 * 5 + 2) + 3000
+    assert max(scales.taken) <= 120 * (4 * (2 * 5 + 2) + 8) + 3000
     assert max(scales.given) <= 120 * 4 * message_size(5) + 1000
     assert_same_bits(model, fit_model(matrix, blocks=3, iterations=4))
 
 
 def test_blocks_have_about_equal_numbers_of_edges_and_none_is_empty(long_tailed):
-    starts = long_tailed.indptr
-    bounds = partition_by_edges(starts, 4)
+    with partition_users(long_tailed, 4, None, FitOptions()) as cut:
+        starts, bounds = long_tailed.indptr, [(block.first, block.end) for block in cut]
     assert bounds[0][0] == 0 and bounds[-1][1] == 300 and all(a[1] == b[0] for a, b in pairwise(bounds))
     loads = [starts[end] - starts[first] + 8 * (end - first) for first, end in bounds]
     assert max(loads) - min(loads) < 2 * (8 + np.diff(starts).max())
-    assert partition_by_edges(np.array([0, 1, 2]), 9) == [(0, 1), (1, 2)]
+    with partition_users(csr_matrix(np.eye(2)), 9, None, FitOptions()) as cut:
+        assert [(block.first, block.end) for block in cut] == [(0, 1), (1, 2)]
 
 
 def double_block(block, state, add):

@@ -192,14 +192,13 @@ def test_like_and_its_spread_agree_with_draws_from_the_posterior(checkerboard):
 
 @pytest.fixture
 def every_bound(monkeypatch):
-    for module in ("model", "settings"):
-        monkeypatch.setattr(f"oneclass.models.random_graph.{module}.BOUND_EVERY", 1)
+    monkeypatch.setattr("oneclass.models.random_graph.model.BOUND_EVERY", 1)
 
 
 @pytest.mark.usefixtures("every_bound")
 @pytest.mark.parametrize("settings", [{}, {"learn_tau": False}])
 def test_the_bound_rises_in_a_moving_average(settings, monkeypatch):
-    monkeypatch.setattr("oneclass.models.random_graph.settings.T_TAU", 0)
+    monkeypatch.setattr("oneclass.models.random_graph.model.T_TAU", 0)
     monkeypatch.setattr("oneclass.models.random_graph.model.TOLERANCE", 0.0)
     matrix, _ = draw_two_tastes()
     seen = []

@@ -12,11 +12,12 @@ from pydantic import Field
 from scipy.sparse import csr_matrix
 
 from oneclass.models.base import Model
+from oneclass.models.derived_settings import RelativeRange, apply_trial
 from oneclass.models.fit_options import Epoch
 from oneclass.models.memory_estimates import FitCost
 from oneclass.models.popularity import Popularity
 from oneclass.models.registry import MODELS
-from oneclass.models.settings import ModelSettings, NumericRange, RelativeRange
+from oneclass.models.settings import ModelSettings, NumericRange
 from oneclass.tasks.stores import matrices, warehouse
 from oneclass.tasks.tuning import auto, halving, search
 from oneclass.tasks.tuning.validation import load_validation
@@ -32,7 +33,7 @@ class DialSettings(ModelSettings):
     """One setting that counts, relative to the number of edges; one that costs; one that does nothing."""
 
     search_space: ClassVar = {
-        "dial": RelativeRange(8),
+        "dial": RelativeRange(1 / 8, 8),
         "factors": NumericRange(1, 9, manual_only=True),
         "idle": NumericRange(0.0, 1.0),
     }
@@ -227,13 +228,13 @@ def test_a_multiple_rests_on_the_values_before_it():
     settings = MODELS["wmf"].Settings()
     likes = csr_matrix(np.eye(20, 10, dtype=np.float32) + np.eye(20, 10, -3, dtype=np.float32))
     density = likes.nnz / 200
-    found = settings.with_trial_values({"unobserved_weight": 2.0, "regularization": 3.0, "factors": 64}, likes)
+    found = apply_trial(settings, {"unobserved_weight": 2.0, "regularization": 3.0, "factors": 64}, likes)
     assert found.unobserved_weight == pytest.approx(12 * density)
     by_rule = 0.08 * (35 / (likes.nnz / 13)) ** 0.75 / (1 + 12)
     assert found.regularization == pytest.approx(3 * by_rule) and found.factors == 64
-    assert settings.with_trial_values({}, likes) == settings
+    assert apply_trial(settings, {}, likes) == settings
     with pytest.raises(ValueError, match="unobserved_weight"):
-        settings.with_trial_values({"unobserved_weight": 1e6}, likes)
+        apply_trial(settings, {"unobserved_weight": 1e6}, likes)
 
 
 @pytest.mark.slow
