@@ -28,7 +28,7 @@ from tests.typed import ELSEWHERE, ROOT, indented_blocks, read_page, run_line, s
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
-ADDED = "cosine_knn"  # the model that docs/how-to/adding_a_model.md adds
+ADDED = "cosine_knn"  # the model that docs/explanation/adding_a_model.md adds
 
 
 def list_typed_lines() -> list[str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "how-to" / "adding_a_model.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "explanation" / "adding_a_model.md").read_text(encoding="utf-8")
 FILE, NAME = re.search(r"`(models/(\w+)\.py)`, which", PAGE).groups()
 (CODE,) = re.findall(r"^```python\n(.*?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL)
 (LINE,) = re.findall(rf'^        ("{NAME}": "[\w.]+:\w+"),$', PAGE, flags=re.MULTILINE)
@@ -36,6 +36,10 @@ def run_contract(folder: Path, code: str) -> subprocess.CompletedProcess:
     paths = os.pathsep.join([str(folder), str(ROOT)])
     environment = {**os.environ, "PYTHONPATH": paths}
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+
+
+def test_the_page_has_600_words_at_most():
+    assert len(PAGE.split()) <= 600
 
 
 @pytest.mark.slow

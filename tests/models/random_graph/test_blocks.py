@@ -145,7 +145,7 @@ def test_a_fit_leaves_no_users_behind_even_where_it_is_interrupted(long_tailed, 
 
     with pytest.raises(KeyboardInterrupt):
         fit_model(long_tailed, blocks=2, options=FitOptions(scratch=tmp_path if given else None, on_epoch=interrupt))
-    assert held[-1] == ["block-0-2.npz", "block-0-3.npz", "block-1-2.npz", "block-1-3.npz", "shared.npz"]
+    assert held[-1] == ["block-0-2.npz", "block-0-3.npz", "block-1-2.npz", "block-1-3.npz"]
     assert not list(tmp_path.iterdir())
 
 
