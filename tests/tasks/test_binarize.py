@@ -157,6 +157,17 @@ def test_every_step_loses_what_plain_python_counts(logs, events, threshold, days
     assert [(step.users, step.items) for step in steps if step.unit == "likes"] == [sizes[1:]]
 
 
+def test_reasons_beyond_a_number_are_counted_together(logs, monkeypatch):
+    monkeypatch.setattr(aggregate, "MAX_REASONS", 1)
+    rejects = "select 1, line, 'x', if(line < 3, 'often', 'reason ' || line) from range(5) as lines(line)"
+    with logs.cursor() as connection:
+        connection.begin()
+        connection.execute(f"insert into raw.rejects {rejects}")
+        steps = aggregate.count_event_steps(connection, BinarizeSettings(), None, None)
+        connection.rollback()
+    assert [(step.reason, step.lost) for step in steps[1:3]] == [("often", 3), ("other reasons", 2)]
+
+
 def test_a_run_stores_the_steps_that_a_preview_shows(home, tmp_path, caplog):
     rows = [f"u{n % 9},i{n % 13},{n % 5}" for n in range(60)] + ["u1,,5", "u1,i1,five", "u0,i0,4"]
     (path := tmp_path / "log.csv").write_text("user,item,rating\n" + "\n".join(rows) + "\n")

@@ -169,10 +169,11 @@ def test_a_trials_value_is_the_validation_metric_of_its_best_score(home, digests
         assert watched is None
 
 
-def test_a_trial_that_needs_more_memory_than_there_is_fails_before_it_begins(home, digests, toy, monkeypatch):
+def test_a_trial_that_needs_more_memory_than_there_is_fails_before_it_begins(home, digests, toy, monkeypatch, caplog):
     inflate_cost(monkeypatch, toy)
     [trial] = run_trials(home, make_search(digests), 1)
     assert trial.state.name == "FAIL" and "toy: needs about" in trial.user_attrs["note"] and not toy.seen
+    assert [one.levelname for one in caplog.records if "failed" in one.getMessage()] == ["WARNING"]
 
 
 def test_what_would_not_compare_is_another_study(home, digests):
