@@ -23,7 +23,7 @@ from oneclass.tasks.publish.stage import publish
 from oneclass.tasks.recommend import load
 from oneclass.tasks.stores import runs, warehouse
 from oneclass.tasks.stores.home import Home
-from tests.conftest import home_in, log_into, query_rows
+from tests.conftest import home_in, log_into, query_rows, two_tastes
 from tests.tasks.conftest import publish_fit, split_likes, train_model
 from tests.tasks.serve.test_list_routes import Asker
 
@@ -37,15 +37,14 @@ def log_of_two_tastes(home):
     """60 users of two tastes, and one dislike, of a data set with a file."""
     (home.root / "datasets").mkdir(parents=True)
     (home.root / "datasets" / "small.toml").write_text('title = "A small log"\n')
-    generator = np.random.default_rng(1)
-    pairs = {(f"u{u}", f"i{u % 2 * 20 + generator.integers(20)}") for u in range(60) for _ in range(12)}
-    log_into(home, [(user, item, 5) for user, item in sorted(pairs)] + [("grump", "i1", 1)])
+    two_tastes(home)
+    log_into(home, [("grump", "i1", 0)], file_id=9)
 
 
 def record_run(home):
     """Fit and evaluate popularity in one completed run; the digests of the splits."""
     with runs.record_run(home, "run", "backfill", {}):
-        digests = split_likes(home, "leave_one_out", likes=BinarizeSettings(threshold=4))
+        digests = split_likes(home, "leave_one_out")
         fit = train_model(
             home, digests["leave_one_out"], "popularity", SETTINGS["popularity"], protocol="leave_one_out"
         )
@@ -108,7 +107,7 @@ def test_an_explanation_is_of_what_is_published_and_waits_for_no_run(copied):
     home, _ = copied
     before = explain_user(home, "u7")
     assert len(before.history) == len(query_rows(home, "select 1 from curated.interactions where user_id = 'u7'"))
-    binarize(home, BinarizeSettings(threshold=5), "next")  # a run that goes on
+    binarize(home, BinarizeSettings(threshold=0), "next")  # a run that goes on
     with warehouse.open_warehouse(home):
         assert explain_user(home, "u7") == before
 
@@ -133,7 +132,7 @@ def test_the_command_writes_its_page_only(copied, capsys):
 def test_ids_and_titles_give_no_orders_to_a_terminal_and_load_nothing(home, log_events, capsys):
     log_of_two_tastes(home)
     user, item = "\x1b]0;title\x07\n\u202e<img src=//x>", "i1\x1b[2J"
-    log_events([(user, item, 5), (user, "i2", 5), (user, "i3\nnext", 5), ("other\x1b", "i1", 1)], file_id=2)
+    log_events([(user, item, 5), (user, "i2", 5), (user, "i3\nnext", 5), ("other\x1b", "i1", 0)], file_id=2)
     record_run(home)
     arguments = ["--dataset", "small", "--home", str(home.root)]
     assert commands.main("explain", [*arguments, "--n", "1000000000", "--user", user]) == 0

@@ -5,7 +5,7 @@ import math
 from datetime import datetime, timedelta
 
 import numpy as np
-import pyarrow as pa
+import polars as pl
 import pytest
 from scipy.sparse import csr_matrix
 
@@ -21,19 +21,15 @@ from tests.conftest import query_rows, write_tables
 
 
 def fill_interactions(home, edges):
-    users, items = (pa.array(column, pa.int32()) for column in zip(*edges, strict=True)) if edges else ([], [])
-    incoming = pa.table({"u": pa.array(users, pa.int32()), "i": pa.array(items, pa.int32())})
+    rows = pl.DataFrame(edges, {"user_index": pl.Int32, "item_index": pl.Int32}, orient="row")
     write_tables(home)
     with warehouse.open_warehouse(home) as connection:
-        connection.register("incoming", incoming)
-        for table in ("users", "items", "interactions"):
-            connection.execute(f"delete from indexed.{table}")
-        connection.execute("insert into indexed.users select distinct u, u::varchar from incoming")
-        connection.execute("insert into indexed.items select distinct i, i::varchar from incoming")
-        connection.execute(
-            "insert into indexed.interactions select u, i, 1, null, null, 1, row_number() over (), null from incoming"
-        )
-        connection.unregister("incoming")
+        for side in ("user", "item"):
+            index = pl.col(f"{side}_index").unique().sort()
+            ids = index.cast(pl.String).alias(f"{side}_id")
+            warehouse.insert(connection, f"indexed.{side}s", rows.select(index, ids))
+        numbered = rows.with_columns(event_count=1, first_file_id=1, first_line=pl.int_range(1, pl.len() + 1))
+        warehouse.insert(connection, "indexed.interactions", numbered)
 
 
 def test_degrees_are_counted_on_both_sides_and_hidden_graphs_are_those_of_the_model(home):
