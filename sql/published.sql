@@ -47,8 +47,8 @@ left join item_titles using (item_id)
 order by item_index
 
 -- name: named_lists
--- One row per row of `{lists}`, as it is and in its order, with the title of the item and those of the items that explain it;
--- null where an item has none.
+-- One row per row of `{lists}`, as it is, with the title of the item and those of the items that explain it; null where an
+-- item has none.
 with reasons as (
     select
         rowid as place_of_row,
@@ -70,4 +70,4 @@ select
 from {lists} as lists
 left join item_titles using (item_id)
 left join named on lists.rowid = place_of_row
-order by lists.rowid
+order by {order}

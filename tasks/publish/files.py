@@ -60,10 +60,9 @@ def write_publication(
     copied = {published_model.LISTS_FILE: "published.lists"}
     copied |= dict.fromkeys(("evaluation.parquet", "evaluation.csv"), "metrics_of_run")
     copied |= {"exploration.parquet": "published.exploration"} if explores else {}
-    placed = ["placements"] if _has_rows(connection, "published.placements") else []
-    for name in ("recommendations", *placed):
-        rows = sql.statement("published/named_lists", lists=f"published.{name}")
-        copied[f"{name}.parquet"] = f"({rows})"
+    copied["recommendations.parquet"] = _name_items("published.recommendations", "user_id, rank")
+    if _has_rows(connection, "published.placements"):
+        copied["placements.parquet"] = _name_items("published.placements", "placement, user_id, rank")
     _store_titles(connection, home, plan.settings.titles)
     for name, rows in copied.items():
         form = "header" if name.endswith(".csv") else "format parquet"
@@ -101,6 +100,11 @@ def _store_titles(connection: duckdb.DuckDBPyConnection, home: Home, file: str |
         titles = read_titles(Path(file), datasets.load_dataset(home.dataset, home.root, with_logs=True))
         pairs = {"item_id": list(titles), "title": list(titles.values())}
         warehouse.insert(connection, "item_titles", pl.DataFrame(pairs))
+
+
+def _name_items(lists: str, order: str) -> str:
+    rows = sql.statement("published/named_lists", lists=lists, order=order)
+    return f"({rows})"
 
 
 def _has_rows(connection: duckdb.DuckDBPyConnection, table: str) -> bool:
