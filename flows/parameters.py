@@ -12,7 +12,7 @@ from dataclasses import MISSING, Field, dataclass, field, fields
 from datetime import date
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
-from annotated_types import Ge
+from annotated_types import Ge, Lt
 from cyclopts import Parameter, Token
 from cyclopts.validators import Number
 from docstring_parser import parse
@@ -44,6 +44,7 @@ Assignments = Annotated[
     dict[str, Any], Parameter(name="--set", accepts_keys=False, n_tokens=-1, converter=_parse_assignments)
 ]
 Count = Annotated[int, Ge(1), Parameter(validator=Number(gte=1))]
+Seed = Annotated[int, Ge(0), Lt(2**63), Parameter(validator=Number(gte=0, lt=2**63))]
 Names = Annotated[list[str], Parameter(n_tokens=-1, converter=_split_names)]
 
 
@@ -107,7 +108,7 @@ class RunParameters(SettingParameters):
             machine
     """
 
-    seed: int = 0
+    seed: Seed = 0
     threads: Count | None = None
     memory: str | None = None
     models: Names = field(default_factory=list[str])

@@ -1,13 +1,12 @@
 """Resolve the settings of a run in layers: the data set's own, the files of `--config`, `--set`, then the flags."""
 
 import contextlib
-import functools
 import logging
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import date
-from functools import partial
+from functools import partial, reduce
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -124,22 +123,21 @@ def resolve_settings(given: BackfillParameters) -> RunSettings:
     Raises:
         InputError: naming the data set, model, protocol, setting or file that is wrong.
     """
+    _check_pairs(given)
     root = home.resolve_root(given.home)
     has_logs = bool(given.source or given.split_files)
     declared = datasets.load_dataset(given.dataset, root, with_logs=has_logs, columns=given.columns)
     defaults = {"ingest": declared.ingest, "binarize": declared.binarize_settings, "split": declared.split}
     defaults |= declared.models | ({"publish": {"titles": declared.titles.file}} if declared.titles.file else {})
-    layers = [*map(_read_config, given.config), nest_keys(given.settings)]
-    overrides = functools.reduce(_merge_settings, [{}, *layers])
-    sections = functools.reduce(_merge_settings, [{}, defaults, overrides])
+    overrides = reduce(_merge_settings, [{}, *map(_read_config, given.config), nest_keys(given.settings)])
+    sections = reduce(_merge_settings, [{}, defaults, overrides])
     model_names, are_named = given.models or list(declared.default_models), bool(given.models)
     if model_names == ["all"]:
         model_names, are_named = list_installed_models(), False
     for name in model_names:
         check_model(name)
     # Settings of models that this run leaves out are validated too, to report misspellings.
-    names = [*sections, *STAGE_SETTINGS, *model_names]
-    settings = {name: validate_settings(name, sections.get(name, {})) for name in names}
+    settings = {of: validate_settings(of, sections.get(of, {})) for of in [*sections, *STAGE_SETTINGS, *model_names]}
     settings["split"].require_used(overrides.get("split", {}))
     _check_publish_settings(settings["publish"], declared, model_names)
     choose_metrics(settings["evaluate"].metrics)
@@ -147,16 +145,8 @@ def resolve_settings(given: BackfillParameters) -> RunSettings:
         settings["binarize"] = settings["binarize"].model_copy(update={"explicit_negatives": True})
     protocols = _resolve_protocols(given.protocols, bool(given.split_files), declared)
     models = {name: settings[name] for name in model_names}
-    is_given = "order" in sections.get("split", {})
-    if not is_given and needs_order(models, settings["train"].tune, declared.models, protocols):
+    if "order" not in sections["split"] and needs_order(models, settings["train"].tune, declared.models, protocols):
         settings["split"] = settings["split"].model_copy(update={"order": "auto"})
-    optional_models = () if are_named else tuple(name for name in model_names if name in OPTIONAL_MODELS)
-    if not 0 <= given.seed < 2**63:
-        raise InputError(f"--seed {given.seed}: must lie between 0 and 2^63 - 1.")
-    if given.since and given.until and given.since > given.until:
-        raise InputError(f"--since {given.since}: is after --until {given.until}.")
-    if given.workers is not None and given.dask is not None:
-        raise InputError("--workers, --dask: give one of them, the number of processes or the address of a scheduler.")
     return RunSettings(
         home=Home(root, declared.name, resolve_limits(given.threads, given.memory), settings["files"]),
         dataset=declared,
@@ -165,7 +155,7 @@ def resolve_settings(given: BackfillParameters) -> RunSettings:
         protocols=protocols,
         optional_protocols=() if given.protocols or given.split_files else OPTIONAL_PROTOCOLS,
         models=models,
-        optional_models=optional_models,
+        optional_models=() if are_named else tuple(filter(OPTIONAL_MODELS.__contains__, model_names)),
         given={name: list(overrides[name]) for name in models if name in overrides},
         are_named=are_named,
         **{name: settings[name] for name in STAGE_SETTINGS},
@@ -175,6 +165,13 @@ def resolve_settings(given: BackfillParameters) -> RunSettings:
         until=given.until,
         replace=given.replace,
     )
+
+
+def _check_pairs(given: BackfillParameters) -> None:
+    if given.since and given.until and given.since > given.until:
+        raise InputError(f"--since {given.since}: is after --until {given.until}.")
+    if given.workers is not None and given.dask is not None:
+        raise InputError("--workers, --dask: give one of them, the number of processes or the address of a scheduler.")
 
 
 def _check_publish_settings(publish: PublishSettings, declared: Dataset, model_names: Sequence[str]) -> None:
@@ -197,7 +194,10 @@ def _check_publish_settings(publish: PublishSettings, declared: Dataset, model_n
 def find_notify_settings(given: RunParameters) -> NotifySettings:
     """Return the settings of notifications that can be read, of a run whose settings cannot be resolved."""
     found: dict[str, Any] = {}
-    for read in (*(partial(_read_config, path) for path in given.config), partial(nest_keys, given.settings)):
+    for read in (
+        *(partial(_read_config, path) for path in given.config),
+        partial(nest_keys, given.settings),
+    ):
         with contextlib.suppress(InputError):
             found |= read().get("notify", {})
     try:

@@ -2,7 +2,7 @@
 
 import logging
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from oneclass.data_contracts import ContractBroken
@@ -11,12 +11,12 @@ from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.ingest import file_registry, landing
 from oneclass.tasks.ingest.attributes import store_attributes
-from oneclass.tasks.ingest.file_registry import Arrival
+from oneclass.tasks.ingest.file_registry import Arrival, LineCounts
 from oneclass.tasks.ingest.files import sign_file
 from oneclass.tasks.ingest.landing import FileRefused, IngestSettings
 from oneclass.tasks.ingest.load import load_logs
 from oneclass.tasks.ingest.query import land_query
-from oneclass.tasks.ingest.sources import describe_expected_sources, is_log_name, scan_logs
+from oneclass.tasks.ingest.sources import LogFile, describe_expected_sources, is_log_name, scan_logs
 from oneclass.tasks.orchestration import progress
 from oneclass.tasks.orchestration.stage_task import stage_task
 from oneclass.tasks.stores import runs, stages
@@ -25,6 +25,7 @@ from oneclass.tasks.terminal import count_things
 
 logger = logging.getLogger(__name__)
 
+DEFAULTS = IngestSettings()
 TABLES = ("raw.events", "raw.places", "raw.rejects", "operations.log_files")
 
 
@@ -33,7 +34,7 @@ def ingest(
     dataset: Dataset,
     sources: Iterable[str | Path],
     run_id: str,
-    settings: IngestSettings | None = None,
+    settings: IngestSettings = DEFAULTS,
     *,
     replace: bool = False,
 ) -> list[Arrival]:
@@ -53,15 +54,11 @@ def ingest(
         InputError: there is no source, or one is unreadable; nothing was written.
         ContractBroken: the logs have more rejects than the data set allows.
     """
-    settings, named = settings or IngestSettings(), list(sources)
-    if dataset.source and not named:
-        land_query(home, dataset, dataset.source, replace=replace)
+    named = list(sources)
+    paths, unread = (named, list[FileRefused]()) if named else _find_landing_files(home, dataset, replace=replace)
     known = [] if replace else file_registry.load_known_files(home)
-    waiting = [] if named else landing.list_landing_files(home.landing)
-    paths = named or [home.landing] * any(is_log_name(path.name, dataset) for path in waiting)
     if not paths and not known:
         raise InputError(describe_expected_sources(home, dataset))
-    unread = [] if named else _list_unread(home, dataset, waiting)
     refused: list[FileRefused] = []
     limits = {"hours_old": settings.fresh_within_hours, "reject_share": dataset.max_reject_share}
     night = None if named or replace else limits
@@ -76,30 +73,45 @@ def ingest(
             alarms = _write_events(home, dataset, run_id, arrivals, [*unread, *refused], night, replace=replace)
             break
         except* FileRefused as errors:
-            found = {error.location: error for error in errors.exceptions if isinstance(error, FileRefused)}
+            found = _index_refusals(errors.exceptions)
         refused += found.values()
         if not night:
             raise refused[0]
         logs = [log for log in logs if log.location not in found]
     landing.quarantine_files(home, refused)
-    for log in logs if not named and settings.keep_files == "move" else ():
-        # A file that was written to since is left to the next run.
-        if sign_file(log.location) == log.signature:
-            landing.move_file(home, log.location, landing.DONE)
+    if not named and settings.keep_files == "move":
+        _move_read_files(home, logs)
     for alarm in alarms:
         runs.record_alarm(home, run_id, alarm)
     return arrivals
 
 
-def _list_unread(home: Home, dataset: Dataset, waiting: Iterable[Path]) -> list[FileRefused]:
-    """List the files of the landing folder that no run will read until somebody acts."""
+def _index_refusals(errors: Iterable[BaseException]) -> dict[Path, FileRefused]:
+    """Return one refusal for each location."""
+    return {error.location: error for error in errors if isinstance(error, FileRefused)}
+
+
+def _move_read_files(home: Home, logs: Iterable[LogFile]) -> None:
+    """Move the files aside, except those written to since they were read, which are left to the next run."""
+    for log in logs:
+        if sign_file(log.location) == log.signature:
+            landing.move_file(home, log.location, landing.DONE)
+
+
+def _find_landing_files(home: Home, dataset: Dataset, *, replace: bool) -> tuple[list[Path], list[FileRefused]]:
+    """Land the data set's query, if any; return the landing folder, if it has logs, and its files that no run reads."""
+    if dataset.source:
+        land_query(home, dataset, dataset.source, replace=replace)
+    waiting = landing.list_landing_files(home.landing)
+    folders = [home.landing] * any(is_log_name(path.name, dataset) for path in waiting)
     tables = {Path(table.file).name for table in (dataset.titles, dataset.items, dataset.users) if table}
     why = f"its name matches none of the patterns {', '.join(dataset.files)}; rename it, take it out, or change `files`"
     misfits = [path for path in waiting if not is_log_name(path.name, dataset) and path.name not in tables]
     unread = [FileRefused(path, why, "unmatched") for path in misfits]
     why = f"in landing/{landing.QUARANTINE} since an earlier night; a note beside it says why"
     aside = landing.list_landing_files(home.landing / landing.QUARANTINE)
-    return unread + [FileRefused(path, why) for path in aside if not path.name.endswith(landing.NOTE_SUFFIX)]
+    unread += [FileRefused(path, why) for path in aside if not path.name.endswith(landing.NOTE_SUFFIX)]
+    return folders, unread
 
 
 def _write_events(
@@ -146,13 +158,18 @@ def _write_events(
         if refused and any(result.rule == "share_of_rejects" for result in error.broken):
             raise ContractBroken(error.stage, error.broken, str(refused[0])) from None
         raise
-    for log in new.values():
+    _log_arrivals(new.values(), counts.values(), len(arrivals) - len(new))
+    return alarms
+
+
+def _log_arrivals(new: Collection[LogFile], counts: Collection[LineCounts], known: int) -> None:
+    """Log the doubts about new logs, and how many events and rejects they have."""
+    for log in new:
         for doubt in log.layout.doubts if log.layout else ():
             logger.warning("%s: %s", log.path, doubt)
-    events, rejects = sum(count[0] for count in counts.values()), sum(count[1] for count in counts.values())
-    numbers = {"new log": len(new), "event": events, "reject": rejects, "known log": len(arrivals) - len(new)}
+    events, rejects = sum(count[0] for count in counts), sum(count[1] for count in counts)
+    numbers = {"new log": len(new), "event": events, "reject": rejects, "known log": known}
     logger.info("%s with %s and %s; %s skipped", *(count_things(number, noun) for noun, number in numbers.items()))
-    return alarms
 
 
 ingest_task = stage_task(ingest)

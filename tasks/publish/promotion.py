@@ -283,8 +283,19 @@ def _compare_with_champion(
             assessment = assessment.with_objections(gates.check_drop(champion.name, now, before))
     numbers = f"{night.protocol}, {PROMOTION_METRIC} {difference:+.4f} ± {error:.4f} against {champion.name}, {how}"
     assessment = replace(assessment, difference=difference, standard_error=error)
-    if same:
-        return replace(assessment, note=CHAMPION_NOTE)
+    return (
+        replace(assessment, note=CHAMPION_NOTE)
+        if same
+        else _judge_difference(night, assessment, champion, limits, numbers)
+    )
+
+
+def _judge_difference(
+    night: Night, assessment: Assessment, champion: Candidate, limits: PublishSettings, numbers: str
+) -> Assessment:
+    """Note the difference to the champion, or object to one that is too far below zero."""
+    difference, error = assessment.difference, assessment.standard_error
+    assert difference is not None and error is not None
     asked_for = "asked for by publish.model: " if limits.model else ""
     if night.has_fitted(champion.model) and night.has_produced(champion):
         return replace(assessment, note=f"{asked_for}{numbers}, which the run could choose too")

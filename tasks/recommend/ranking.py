@@ -101,8 +101,8 @@ def item_frame(ranked: RankedItems, names: ItemVocabulary) -> pl.DataFrame:
     texts = [names.ids[column] for column in columns] + [names.titles[column] for column in columns]
     texts += [names.marks[column] for column in columns] if names.marks else []
     numbers = [ranked.scores[valid]]
-    likes = [like for like in (ranked.like, ranked.explicit_like) if like is not None]
-    numbers += [values[valid] for like in likes for values in like]
+    for like in filter(None, (ranked.like, ranked.explicit_like)):
+        numbers += [values[valid] for values in like]
     because = None if ranked.because is None else ranked.because[valid]
     if because is not None:
         texts += [names.ids[column] if column >= 0 else None for column in because.ravel().tolist()]
@@ -111,18 +111,18 @@ def item_frame(ranked: RankedItems, names: ItemVocabulary) -> pl.DataFrame:
     series = [text.slice(rows, rows).alias("title"), number.slice(0, rows)]
     for position, name in enumerate(LIKE_COLUMNS, 1):
         series.append(number.slice(position * rows, rows).alias(name) if ranked.like else _null_column(name, rows))
-    if because is None or not rows:
-        series.append(_null_column("because", rows))
-    else:
-        lists = (
-            text.slice(len(texts) - because.size).reshape(because.shape).cast(ITEM_COLUMNS["because"]).alias("because")
-        )
-        series.append(lists if because.min() >= 0 else lists.list.drop_nulls())
+    series.append(_null_column("because", rows) if because is None or not rows else _list_reasons(text, because))
     series.append(text.slice(2 * rows, rows).alias("mark") if names.marks else _null_column("mark", rows))
     if ranked.explicit_like is not None:  # a calibration of `like`, which is there too
         explicit = enumerate((f"explicit_{name}" for name in LIKE_COLUMNS), 3)
         series += [number.slice(position * rows, rows).alias(name) for position, name in explicit]
     return text.slice(0, rows).to_frame().hstack(series)
+
+
+def _list_reasons(text: pl.Series, because: np.ndarray) -> pl.Series:
+    """Return the column of reasons, lists of the ids at the end of `text`, as many as `because` has items."""
+    lists = text.slice(len(text) - because.size).reshape(because.shape).cast(ITEM_COLUMNS["because"]).alias("because")
+    return lists if because.min() >= 0 else lists.list.drop_nulls()
 
 
 @functools.lru_cache(maxsize=16)

@@ -171,8 +171,6 @@ def test_protocols_default_to_those_that_the_log_allows_or_to_the_given_split(tm
         ({"home": "a?b"}, "--home a.b: its full path has a \\? in it"),
         ({"settings": {"files.readable_by": "all"}}, "setting files.readable_by = 'all'"),
         ({"workers": 2, "dask": "tcp://host:8786"}, "--workers, --dask: give one of them"),
-        ({"seed": -1}, "--seed -1"),
-        ({"seed": 2**63}, "--seed 9223372036854775808"),
         ({"since": date(2026, 1, 2), "until": date(2026, 1, 1)}, "--since 2026-01-02: is after --until 2026-01-01"),
     ],
 )
@@ -308,6 +306,8 @@ def test_a_command_line_gives_the_parameters():
         (["--dataset", "d", "--sede", "1"], "Unknown option: --sede. Did you mean --seed?"),
         (["--dataset", "d", "--since", "yesterday"], 'for --since: unable to convert "yesterday" into date'),
         (["--dataset", "d", "--seed", "x"], 'for --seed: unable to convert "x" into int'),
+        (["--dataset", "d", "--seed", "-1"], 'Invalid value "-1" for --seed. Must be >= 0'),
+        (["--dataset", "d", "--seed", "9223372036854775808"], "for --seed. Must be < 9223372036854775808"),
         (["--dataset", "d", "--split-files", "one.txt"], "--split-files requires 2 positional arguments"),
         (["--dataset", "d", "--set", "threshold=4"], "for --set: threshold=4: write it as name.setting=value"),
         (["--dataset", "d", "--set", "nonsense"], "for --set: nonsense: write it as name.setting=value"),
