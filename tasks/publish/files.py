@@ -57,9 +57,9 @@ def write_publication(
         connection.execute(f"create or replace temp table {name}_of_run as {rows}", [plan.evaluated or folder.name])
     explores = _has_rows(connection, "published.exploration")
     publications.write_tables(home, folder, _iterate_tables(connection, explores=explores))
-    copied = {published_model.LISTS_FILE: "published.lists"}
+    copied = {published_model.LISTS_FILE: f"({PUBLISHED_TABLES['lists']})"}
     copied |= dict.fromkeys(("evaluation.parquet", "evaluation.csv"), "metrics_of_run")
-    copied |= {"exploration.parquet": "published.exploration"} if explores else {}
+    copied |= {"exploration.parquet": f"({PUBLISHED_TABLES['exploration']})"} if explores else {}
     copied["recommendations.parquet"] = _name_items("published.recommendations", "user_id, rank")
     if _has_rows(connection, "published.placements"):
         copied["placements.parquet"] = _name_items("published.placements", "placement, user_id, rank")
