@@ -68,24 +68,14 @@ def match_columns(sample: Sample, dataset: Dataset) -> dict[str, int]:
     Raises:
         UnknownColumns: a role that is needed has no column, or several, or one that only a person can read.
     """
-    found: dict[str, list[int]] = {}
-    for role, stated in dataset.columns:
-        found[role] = _find_known(sample.names, role) if stated is None else _find_stated(sample, role, stated, dataset)
-    positions = {role: places[0] for role, places in found.items() if places}
+    found = {
+        role: _find_known(sample.names, role) if stated is None else _find_stated(sample, role, stated, dataset)
+        for role, stated in dataset.columns
+    }
     asked = [role for role in ("user", "item") if not found[role]]
     asked += [role for role, places in found.items() if len(places) > 1 and getattr(dataset.columns, role) is None]
-    for role in asked:
-        positions.pop(role, None)
-    questions = [f"Which column is {' and which '.join(WHAT[role] for role in asked)}?"] if asked else []
-    is_stated = dataset.columns.user is not None or dataset.columns.item is not None
-    if asked or not is_stated:
-        unread = {role: name for role, name in find_unread(sample, positions, dataset).items() if role not in asked}
-        for role, name in unread.items():
-            without = "every line counts 1" if role == "value" else "events have no times"
-            questions.append(f"Is {name}, or another column, {WHAT[role]}? If {without}, say --{role} -.")
-        asked += unread
-    if asked:
-        raise UnknownColumns(sample, " ".join(questions), positions, asked)
+    positions = {role: places[0] for role, places in found.items() if places and role not in asked}
+    _ask_for_columns(sample, positions, asked, dataset)
     if "event" in positions and not dataset.events:
         _ask_for_weights(sample, positions, is_stated=bool(dataset.columns.event))
         del positions["event"]
@@ -129,6 +119,19 @@ def _find_stated(sample: Sample, role: str, stated: Sequence[str], dataset: Data
     return places if role == "time" else places[:1]
 
 
+def _ask_for_columns(sample: Sample, positions: Mapping[str, int], asked: Sequence[str], dataset: Dataset) -> None:
+    """Refuse a log with roles in doubt, or with an unread value or time where neither user nor item is stated."""
+    questions = [f"Which column is {' and which '.join(WHAT[role] for role in asked)}?"] if asked else []
+    unread: dict[str, str] = {}
+    if asked or (dataset.columns.user is None and dataset.columns.item is None):
+        unread = {role: name for role, name in find_unread(sample, positions, dataset).items() if role not in asked}
+    for role, name in unread.items():
+        without = "every line counts 1" if role == "value" else "events have no times"
+        questions.append(f"Is {name}, or another column, {WHAT[role]}? If {without}, say --{role} -.")
+    if questions:
+        raise UnknownColumns(sample, " ".join(questions), positions, [*asked, *unread])
+
+
 def _ask_for_weights(sample: Sample, positions: Mapping[str, int], is_stated: bool) -> None:
     """Refuse a log with several kinds of events, or a stated column of them, whose weights are not declared."""
     kinds = Counter(cell.strip() for cell in sample.column(positions["event"]) if cell.strip())
@@ -151,24 +154,24 @@ def find_unread(sample: Sample, positions: Mapping[str, int], dataset: Dataset) 
     While the column of the user or of the item is not known, numbers may be ids: of a log without a header, or of one
     without further columns.
     """
-    found, free = dict[str, str](), dict[int, list[str]]()
-    for at in range(1, len(sample.names) + 1):
-        if at not in positions.values() and (cells := [cell.strip() for cell in sample.column(at) if cell.strip()]):
-            free[at] = cells
+    found, free = dict[str, str](), _find_free(sample, positions)
     in_time = [at for at, cells in free.items() if times.may_be_times(cells) and not _is_id(sample, at)]
     missing = len({"user", "item"} - positions.keys())
     are_more = not missing or (sample.has_header and len(free) - len(in_time) > missing)
-    amounts = {
-        at: len(set(cells))
-        for at, cells in free.items()
-        if are_more and at not in in_time and not _is_id(sample, at) and all(map(AMOUNT.fullmatch, cells))
-    }
-    # What counts has fewer values than what measures.
-    in_value = sorted((at for at, different in amounts.items() if different > 1), key=lambda at: amounts[at])
+    rest = {at: set(cells) for at, cells in free.items() if at not in in_time and not _is_id(sample, at)}
+    in_value = [at for at, cells in rest.items() if are_more and len(cells) > 1 and all(map(AMOUNT.fullmatch, cells))]
+    in_value.sort(key=lambda at: len(rest[at]))  # what counts has fewer values than what measures
     for role, places in {"value": in_value, "time": in_time}.items():
         if places and role not in positions and getattr(dataset.columns, role) is None:
             found[role] = sample.names[places[0] - 1].strip()
     return found
+
+
+def _find_free(sample: Sample, positions: Mapping[str, int]) -> dict[int, list[str]]:
+    """Return the filled cells of each column that has no role and is not all empty."""
+    places = [at for at in range(1, len(sample.names) + 1) if at not in positions.values()]
+    filled = {at: [cell.strip() for cell in sample.column(at) if cell.strip()] for at in places}
+    return {at: cells for at, cells in filled.items() if cells}
 
 
 def _are_kinds(cells: Sequence[str]) -> bool:
@@ -220,15 +223,13 @@ def describe_doubts(sample: Sample, positions: Mapping[str, int], dataset: Datas
     negative = next((cell for cell in texts.get("value", ()) if cell.strip(" 0123456789.,") == "-"), "")
     if negative and not dataset.binarize.get("sum_values"):
         doubts.append(f"some values are negative, such as {negative}: if they are returns, set binarize.sum_values")
-    free = [at for at in range(1, len(sample.names) + 1) if at not in positions.values()]
+    free = _find_free(sample, positions)
     kinds = [sample.names[at - 1].strip() for at in free if _are_kinds(sample.column(at))]
     if kinds and "event" not in positions and dataset.columns.event is None:
         doubts.append(f"kinds of events count alike, if {' or '.join(kinds)} has them: name it, or say --event -")
     for role, name in find_unread(sample, positions, dataset).items():
         doubts.append(f"column {name} may be {WHAT[role]}, which is not read: name it, or say --{role} -")
-    if "time" in texts:
-        doubts += times.describe_doubts(texts["time"])
-    return tuple(doubts)
+    return (*doubts, *times.describe_doubts(texts.get("time", ())))
 
 
 def _describe_ids(role: str, cells: Sequence[str]) -> Iterator[str]:
