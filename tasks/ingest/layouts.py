@@ -105,7 +105,8 @@ def detect_text(path: str, text: FileScan, dataset: Dataset) -> Layout:
     if re.match(r"(?i)\s*<(!doctype|\?xml|html|table)\b", filled[0]):
         raise InputError(f"{path}: is HTML or XML, whatever its name. Save it by a spreadsheet as CSV or .xlsx.")
     if JSON.match("\n".join(filled)):
-        if not (records := [record for line in filled if (record := _parse_object(line))]):
+        records = list(filter(None, map(_parse_object, filled)))
+        if not records:
             raise InputError(
                 f"{path}: is JSON without an object on each line, which a query reads. State it in the data set's file:"
                 f"\n\n[source]\nquery = \"select * from read_json('{path}')\""
@@ -193,15 +194,21 @@ def _detect_delimited(path: str, lines: Sequence[str], dataset: Dataset) -> Layo
         layout = replace(layout, skip=1, names=names, fields=len(names) + dataset.row_names)
         sample = _make_sample(f"{path}, line 1", form, ("", *names) if dataset.row_names else names, rows[1:])
     else:
-        for number, row in enumerate(() if is_numbered else rows[1:MAX_TITLES], 2):
-            if count_known(row, dataset) > 1 or (len(rows[0]) < len(row) and _is_header(rows[number - 1 :])):
-                raise InputError(
-                    f"{path}, line {number}: looks like the header ({', '.join(row)[:200]}), with others above it. "
-                    "Take these out, or read the log by a query that skips them."
-                )
+        if not is_numbered:
+            _refuse_titles(path, rows, dataset)
         sample = _make_sample(path, f"{form}, without a header", (), rows)
         layout = replace(layout, fields=len(sample.names))
     return _detect_values(layout, sample, match_columns(sample, dataset), dataset)
+
+
+def _refuse_titles(path: str, rows: Sequence[Sequence[str]], dataset: Dataset) -> None:
+    """Refuse a log with titles above its header."""
+    for number, row in enumerate(rows[1:MAX_TITLES], 2):
+        if count_known(row, dataset) > 1 or (len(rows[0]) < len(row) and _is_header(rows[number - 1 :])):
+            raise InputError(
+                f"{path}, line {number}: looks like the header ({', '.join(row)[:200]}), with others above it. "
+                "Take these out, or read the log by a query that skips them."
+            )
 
 
 def choose_delimiter(lines: Sequence[str], dataset: Dataset) -> str:
