@@ -96,18 +96,25 @@ def scan_logs(
                 logger.warning("%s It is left for the next run.", error)
             except FileRefused as error:
                 refused.append(error)
-    logs = (log.path for log in result if log.layout and log.layout.names_columns)
-    if named := next(logs, "another log in the warehouse" if columns_named else ""):
-        unnamed = [log for log in result if log.layout and log.layout.is_by_form]
-        why = (
-            f"has no header, and {named} of the same data set names its columns: a part may have lost them. Add the "
-            "header, or state the columns by number, such as --user 1 --item 2."
-        )
-        refused += [FileRefused(log.location, f"{log.path}, line 1: {why}") for log in unnamed]
-        result = [log for log in result if log not in unnamed]
+    unnamed = _find_unnamed(result, columns_named=columns_named)
+    refused += unnamed
     if refused and rejected is None:
         raise refused[0]
-    return result
+    left_out = {error.location for error in unnamed}
+    return [log for log in result if log.location not in left_out]
+
+
+def _find_unnamed(logs: Iterable[LogFile], *, columns_named: bool) -> list[FileRefused]:
+    """Return the refusal of each log read by its form alone, if another log of the data set names its columns."""
+    scanned = [(log, log.layout) for log in logs if log.layout]
+    names = (log.path for log, layout in scanned if layout.names_columns)
+    named = next(names, "another log in the warehouse" if columns_named else "")
+    why = (
+        f"has no header, and {named} of the same data set names its columns: a part may have lost them. Add the "
+        "header, or state the columns by number, such as --user 1 --item 2."
+    )
+    unnamed = [log for log, layout in scanned if named and layout.is_by_form]
+    return [FileRefused(log.location, f"{log.path}, line 1: {why}") for log in unnamed]
 
 
 def describe_expected_sources(home: Home, dataset: Dataset) -> str:
