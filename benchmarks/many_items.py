@@ -36,9 +36,8 @@ def main() -> None:
         words += ["--models", options.models] if options.models else []
         words += ["--set", *options.set] if options.set else []
         run = run_command(words, log := home / f"{name}.log", at_most=options.at_most)
-        left_out = sorted(set(LEFT_OUT.findall(log.read_text())))
         used = [f"{run.wall / 60:.1f}", f"{run.cpu / 60:.1f}", f"{run.peak / 1e9:.2f}"]
-        print_row([f"{items:,}", run.result, *used, ", ".join(left_out)])
+        print_row([f"{items:,}", run.result, *used, ", ".join(sorted(set(LEFT_OUT.findall(log.read_text()))))])
 
 
 if __name__ == "__main__":

@@ -137,7 +137,8 @@ def resolve_settings(given: BackfillParameters) -> RunSettings:
     for name in model_names:
         check_model(name)
     # Settings of models that this run leaves out are validated too, to report misspellings.
-    settings = {of: validate_settings(of, sections.get(of, {})) for of in [*sections, *STAGE_SETTINGS, *model_names]}
+    names = [*sections, *STAGE_SETTINGS, *model_names]
+    settings = {name: validate_settings(name, sections.get(name, {})) for name in names}
     settings["split"].require_used(overrides.get("split", {}))
     _check_publish_settings(settings["publish"], declared, model_names)
     choose_metrics(settings["evaluate"].metrics)
@@ -168,6 +169,7 @@ def resolve_settings(given: BackfillParameters) -> RunSettings:
 
 
 def _check_pairs(given: BackfillParameters) -> None:
+    """Refuse parameters that contradict each other."""
     if given.since and given.until and given.since > given.until:
         raise InputError(f"--since {given.since}: is after --until {given.until}.")
     if given.workers is not None and given.dask is not None:
@@ -194,10 +196,7 @@ def _check_publish_settings(publish: PublishSettings, declared: Dataset, model_n
 def find_notify_settings(given: RunParameters) -> NotifySettings:
     """Return the settings of notifications that can be read, of a run whose settings cannot be resolved."""
     found: dict[str, Any] = {}
-    for read in (
-        *(partial(_read_config, path) for path in given.config),
-        partial(nest_keys, given.settings),
-    ):
+    for read in (*(partial(_read_config, path) for path in given.config), partial(nest_keys, given.settings)):
         with contextlib.suppress(InputError):
             found |= read().get("notify", {})
     try:

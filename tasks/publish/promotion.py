@@ -283,11 +283,9 @@ def _compare_with_champion(
             assessment = assessment.with_objections(gates.check_drop(champion.name, now, before))
     numbers = f"{night.protocol}, {PROMOTION_METRIC} {difference:+.4f} ± {error:.4f} against {champion.name}, {how}"
     assessment = replace(assessment, difference=difference, standard_error=error)
-    return (
-        replace(assessment, note=CHAMPION_NOTE)
-        if same
-        else _judge_difference(night, assessment, champion, limits, numbers)
-    )
+    if same:
+        return replace(assessment, note=CHAMPION_NOTE)
+    return _judge_difference(night, assessment, champion, limits, numbers)
 
 
 def _judge_difference(
