@@ -107,8 +107,8 @@ def draw_samples(edges, bounds, draws, layout, streams, work, drawn):
             occurs among them, and their number.
         layout: (place int32 (items,), block int64 (items,)): the row of each item in the table, and its block.
         streams: (seed, purpose, epoch), three uint64.
-        work: (own uint8 (SHARDS, items) of zeros, cumulative int64 (SHARDS, items), negatives int32
-            (SHARDS, room)).
+        work: (own uint8 (SHARDS, items) of zeros, cumulative int64 (SHARDS, items), unsorted int32
+            (SHARDS, room, 4)).
         drawn: (samples, starts): int32 (SHARDS, room, 3), filled with rows (u, row of i, row of j), and int64
             (SHARDS, CELLS + 1), filled with where each cell's samples start.
     """
@@ -117,42 +117,43 @@ def draw_samples(edges, bounds, draws, layout, streams, work, drawn):
     proposals, weights, total = draws
     place, block_of = layout
     for shard in prange(SHARDS):
-        own, cumulative, negatives = work[0][shard], work[1][shard], work[2][shard]
-        base = first[bounds[shard, 0]]
-        bound = starts[shard]
+        own, cumulative, unsorted = work[0][shard], work[1][shard], work[2][shard]
+        bound, count = starts[shard], 0
         bound[:] = 0
         for user in range(bounds[shard, 0], bounds[shard, 1]):
             history = indices[indptr[user] : indptr[user + 1]]
             rest = load_user(history, weights, total, own, cumulative)
-            start = np.int64(streams[2]) * (first[user + 1] - first[user])
-            for number in range(first[user], first[user + 1]):
-                other = np.int64(-1)
-                if rest >= 0:
+            last = first[user + 1] if rest >= 0 else first[user]
+            turn = np.int64(streams[2]) * (last - first[user]) % max(len(history), 1)
+            for number in range(first[user], last):  # reads of `proposals` overlap where no branch waits for them
+                key = stream(streams[0], streams[1], streams[2], number)
+                unsorted[count + number - first[user], 2] = proposals[below(key, 0, len(proposals))]
+            for number in range(first[user], last):
+                item, other = history[turn], np.int64(unsorted[count, 2])
+                if rest > 0 or own[other]:
                     key = stream(streams[0], streams[1], streams[2], number)
                     other = draw_negative(key, proposals, own, cumulative, rest)
-                    item = history[(start + number - first[user]) % len(history)]
-                    bound[sample_cell(block_of[item], block_of[other], number) + 1] += 1
-                negatives[number - base] = other
+                cell = sample_cell(block_of[item], block_of[other], number)
+                bound[cell + 1] += 1
+                sample = unsorted[count]
+                sample[0], sample[1], sample[2], sample[3] = user, place[item], place[other], cell
+                count += 1
+                turn = turn + 1 if turn + 1 < len(history) else 0
             for item in history:
                 own[item] = 0
         for cell in range(CELLS):
             bound[cell + 1] += bound[cell]
         at = bound[:-1].copy()
-        for user in range(bounds[shard, 0], bounds[shard, 1]):
-            history = indices[indptr[user] : indptr[user + 1]]
-            start = np.int64(streams[2]) * (first[user + 1] - first[user])
-            for number in range(first[user], first[user + 1]):
-                item, other = history[(start + number - first[user]) % len(history)], np.int64(negatives[number - base])
-                if other >= 0:
-                    cell = sample_cell(block_of[item], block_of[other], number)
-                    sample = samples[shard, at[cell]]
-                    sample[0], sample[1], sample[2] = user, place[item], place[other]
-                    at[cell] += 1
+        for number in range(count):
+            cell = unsorted[number, 3]
+            for column in range(3):
+                samples[shard, at[cell], column] = unsorted[number, column]
+            at[cell] += 1
 
 
 @njit(**IN_ORDER)
 def _margin(user, at, items, liked, other, width):
-    """x_ui - x_uj of a user's row at `at` and of two items' rows at `liked` and `other`."""
+    """u'(v_i - v_j) of a user's row at `at` and of two items' rows at `liked` and `other`."""
     total = broadcast(ZERO)
     for lane in range(0, width, F32_WIDTH):
         total = total + load(user, at + lane) * (load(items, liked + lane) - load(items, other + lane))
@@ -160,13 +161,12 @@ def _margin(user, at, items, liked, other, width):
 
 
 @njit(parallel=True, nogil=True, cache=True, fastmath={"contract", "nsz"})
-def run_steps(users, items, width, samples, starts, constant, rate, regularization, loss):
-    """Gradient steps on -ln sigma(x_ui - x_uj) + regularization / 2 (|u|^2 + |v_i|^2 + |v_j|^2 + biases).
+def run_steps(users, items, biases, width, samples, starts, rate, regularization, loss):
+    """Gradient steps on -ln sigma(x_ui - x_uj) + regularization / 2 (|u|^2 + |v_i|^2 + |v_j|^2 + b_i^2 + b_j^2).
 
     Args:
-        users, items: flat tables; a user's row is [u, 1, 0 ..] and an item's is [v, b, 0 ..], so that their product is
-            x_uj = u'v_j + b_j.
-        constant: the column of `users` that stays one.
+        users, items: flat tables of factors, float32 (rows width,).
+        biases: float32 (item rows,).
         loss: float64 (SHARDS, 2); every 16th sample adds its loss, before its step, and 1.
     """
     shrink = np.float32(1.0) - rate * regularization
@@ -181,7 +181,8 @@ def run_steps(users, items, width, samples, starts, constant, rate, regularizati
                 prefetch_row(items, samples[shard, ahead, 2] * width, width)
                 sample = samples[shard, at]
                 user, liked, other = sample[0] * width, sample[1] * width, sample[2] * width
-                margin = _margin(users, user, items, liked, other, width)
+                bias, other_bias = biases[sample[1]], biases[sample[2]]
+                margin = _margin(users, user, items, liked, other, width) + (bias - other_bias)
                 pull = rate / (np.float32(1.0) + np.exp(margin))
                 if at % 16 == 0:
                     loss[shard, 0] += np.log1p(np.exp(-np.float64(margin)))
@@ -191,21 +192,21 @@ def run_steps(users, items, width, samples, starts, constant, rate, regularizati
                     store(users, user + lane, shrink * before + pull * (up - down))
                     store(items, liked + lane, shrink * up + pull * before)
                     store(items, other + lane, shrink * down - pull * before)
-                users[user + constant] = np.float32(1.0)
+                biases[sample[1]], biases[sample[2]] = shrink * bias + pull, shrink * other_bias - pull
 
 
 @njit(parallel=True, nogil=True, cache=True, fastmath={"contract", "nsz"})
-def fold_users(histories, items, width, draws, streams, constant, steps, out):
+def fold_users(histories, items, biases, width, draws, streams, steps, out):
     """The gradient steps of training for users who were not in it, with the items fixed, and a rate that falls to zero.
 
     Args:
         histories: (indptr, indices), CSR of (users, items).
-        items: float32 (items width,), flat, rows in the order of the items.
+        items, biases: float32 (items width,), flat, and (items,), in the order of the items.
         draws: as for `draw_samples`.
         streams: (seed, purpose); the rest of the key of a user's stream is made from the history, so that a user's row
             does not depend on the other users in the block.
         steps: (rate, regularization, epochs), the first two float32.
-        out: float32 (users width,), flat, zeros but for the column `constant`; filled.
+        out: float32 (users width,), flat, zeros; filled.
     """
     indptr, indices = histories
     rate, regularization, epochs = steps
@@ -225,12 +226,11 @@ def fold_users(histories, items, width, draws, streams, constant, steps, out):
                 shrink = np.float32(1.0) - now * regularization
                 for place in range(len(history)):
                     key = stream(streams[0], streams[1], unit, epoch * len(history) + place)
-                    liked = np.int64(history[place]) * width
-                    other = draw_negative(key, proposals, own, cumulative, rest) * width
-                    pull = now / (np.float32(1.0) + np.exp(_margin(out, user, items, liked, other, width)))
+                    item, other = np.int64(history[place]), draw_negative(key, proposals, own, cumulative, rest)
+                    margin = _margin(out, user, items, item * width, other * width, width)
+                    pull = now / (np.float32(1.0) + np.exp(margin + (biases[item] - biases[other])))
                     for lane in range(0, width, F32_WIDTH):
-                        before, up, down = load(out, user + lane), load(items, liked + lane), load(items, other + lane)
-                        store(out, user + lane, shrink * before + pull * (up - down))
-                    out[user + constant] = np.float32(1.0)
+                        up, down = load(items, item * width + lane), load(items, other * width + lane)
+                        store(out, user + lane, shrink * load(out, user + lane) + pull * (up - down))
             for item in history:
                 own[item] = 0

@@ -32,7 +32,7 @@ from oneclass.models.settings import Choice, ModelSettings, NumericRange, Search
 TARGET_STEPS = 2 * 10**8  # gradient steps of a fit by default
 MIN_EPOCHS, MAX_EPOCHS = 20, 400  # bounds of the default passes
 INITIAL_SCALE = np.float32(0.1)  # standard deviation of the factors before the first step
-SAMPLES = 1 << 22  # samples that are drawn and sorted at a time: 50 MB
+SAMPLES = 1 << 22  # samples that are drawn and sorted at a time: 120 MB
 
 
 class BPRSettings(ModelSettings):
@@ -105,18 +105,18 @@ class Training:
         self.work = (
             np.zeros((SHARDS, items), np.uint8),
             np.zeros((SHARDS, items), np.int64),
-            np.zeros((SHARDS, room), np.int32),
+            np.zeros((SHARDS, room, 4), np.int32),
         )
         self.samples = np.zeros((SHARDS, room, 3), np.int32)
         self.starts = np.zeros((SHARDS, CELLS + 1), np.int64)
 
     def start(self, seed: int) -> None:
         """Small normal factors; zeros for users without edges."""
-        users, width, factors = len(self.indptr) - 1, row_width(self.factors), self.factors
+        users, width, factors = len(self.indptr) - 1, int(pad_width(self.factors)), self.factors
         self.users, self.items = (aligned_zeros(rows * width).reshape(rows, width) for rows in (users, self.rows))
+        self.biases = np.zeros(self.rows, np.float32)
         self.users[:, :factors] = normals(seed, purpose("bpr users"), users, factors) * INITIAL_SCALE
         self.users[np.diff(self.indptr) == 0] = 0.0
-        self.users[:, factors] = 1.0
         place = self.layout[0]
         self.items[place, :factors] = normals(seed, purpose("bpr items"), len(place), factors) * INITIAL_SCALE
 
@@ -124,27 +124,26 @@ class Training:
         """Put the factors and biases of an earlier fit in place of the first ones, but for new users and items."""
         before, factors, place = start.previous, self.factors, self.layout[0]
         copy_rows(self.users[:, :factors], before.user_factors, start.users)
-        rows = self.items[place]
+        rows, biases = self.items[place], self.biases[place]
         copy_rows(rows[:, :factors], before.item_factors, start.items)
-        copy_rows(rows[:, factors], before.item_bias, start.items)
-        self.items[place] = rows
+        copy_rows(biases, before.item_bias, start.items)
+        self.items[place], self.biases[place] = rows, biases
 
     def epoch(self, number: int, rate: float, regularization: float, seed: int) -> float:
         """Make as many steps as there are edges; return the mean loss of every 16th sample before its step."""
-        loss, tables = np.zeros((SHARDS, 2)), (self.users.reshape(-1), self.items.reshape(-1))
+        loss, tables = np.zeros((SHARDS, 2)), (self.users.reshape(-1), self.items.reshape(-1), self.biases)
         streams = (np.uint64(seed), purpose("bpr negatives"), np.uint64(number))
         for bounds in self.parts:
             edges, drawn = (self.indptr, self.indices, self.first), (self.samples, self.starts)
             draw_samples(edges, bounds, self.draws, self.layout, streams, self.work, drawn)
-            steps = self.factors, np.float32(rate), np.float32(regularization)
-            run_steps(*tables, row_width(self.factors), *drawn, *steps, loss)
+            run_steps(*tables, self.users.shape[1], *drawn, np.float32(rate), np.float32(regularization), loss)
         total, count = loss.sum(axis=0)
         return float(total / max(count, 1.0))
 
     def export_arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Factors of users, factors of items, biases of items, in the order of the training matrix."""
-        items = self.items[self.layout[0]]
-        return self.users[:, : self.factors].copy(), items[:, : self.factors].copy(), items[:, self.factors].copy()
+        place, factors = self.layout[0], self.factors
+        return self.users[:, :factors].copy(), self.items[place, :factors], self.biases[place]
 
 
 def _assign_item_blocks(degrees: np.ndarray) -> tuple[tuple[np.ndarray, np.ndarray], int]:
@@ -177,11 +176,6 @@ def _partition_users(first: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(bounds.reshape(SHARDS, parts, 2).swapaxes(0, 1))
 
 
-def row_width(factors: int) -> int:
-    """Return the columns of a row: factors and bias, filled up to whole vectors."""
-    return int(pad_width(factors + 1))
-
-
 class BPR(Model[BPRSettings]):
     """Base of BPR with uniform and with popularity-sampled negatives.
 
@@ -211,9 +205,9 @@ class BPR(Model[BPRSettings]):
         for number in range(skipped_epochs(chosen.epochs, start) + 1, chosen.epochs + 1):
             started, rate = perf_counter(), chosen.learning_rate * (1 - (number - 1) / chosen.epochs)
             loss = training.epoch(number, rate, chosen.regularization, seed)
-            self.user_factors, self.item_factors, self.item_bias = training.export_arrays()
             values = {"loss": loss, "rate": rate}
             options.on_epoch(Epoch(number, chosen.epochs, perf_counter() - started, values))
+        self.user_factors, self.item_factors, self.item_bias = training.export_arrays()
         if not (np.isfinite(self.user_factors).all() and np.isfinite(self.item_factors).all()):
             raise ValueError(f"{self.name}: the factors grew without bound; lower learning_rate")
 
@@ -223,14 +217,12 @@ class BPR(Model[BPRSettings]):
         A user's factors depend only on the history and the seed.
         """
         chosen, factors = self.params, self.params.factors
-        width = row_width(factors)
-        out = np.zeros((histories.shape[0], width), dtype=np.float32)
-        out[:, factors] = 1.0
+        out = np.zeros((histories.shape[0], int(pad_width(factors))), dtype=np.float32)
         likes = as_read_only(histories.indptr, np.int64), as_read_only(histories.indices, np.int32)
         items, draws = self.compute_once("rows", self._item_rows), self.compute_once("draws", self._negative_draws)
         streams = np.uint64(self.seed), purpose("bpr fold-in negatives")
         steps = np.float32(chosen.learning_rate), np.float32(chosen.regularization), chosen.fold_in_epochs
-        fold_users(likes, items, width, draws, streams, factors, steps, out.reshape(-1))
+        fold_users(likes, items, self.item_bias, out.shape[1], draws, streams, steps, out.reshape(-1))
         return out[:, :factors].copy()
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
@@ -243,10 +235,10 @@ class BPR(Model[BPRSettings]):
         return np.concatenate([rows, np.ones((len(rows), 1), dtype=np.float32)], axis=1)
 
     def _item_rows(self) -> np.ndarray:
-        """Return the items' factors and biases in the layout of the kernels."""
+        """Return the items' factors, each row filled up to whole vectors, flat."""
         factors = self.params.factors
-        rows = np.zeros((self.item_count, row_width(factors)), dtype=np.float32)
-        rows[:, :factors], rows[:, factors] = self.item_factors, self.item_bias
+        rows = np.zeros((self.item_count, int(pad_width(factors))), dtype=np.float32)
+        rows[:, :factors] = self.item_factors
         return rows.reshape(-1)
 
     def _columns(self) -> np.ndarray:

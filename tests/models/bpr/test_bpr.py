@@ -78,20 +78,22 @@ def test_cells_that_run_together_share_no_row(long_tailed):
 
 def test_an_epoch_agrees_with_plain_gradient_steps(long_tailed):
     state = start_training(long_tailed)
-    users, items = state.users.astype(float), state.items.astype(float)
+    state.biases[:] = np.linspace(-1, 1, state.rows)
+    users, items, biases = (table.astype(float) for table in (state.users, state.items, state.biases))
     state.epoch(1, 0.05, 0.02, seed=1)
     for _, _, samples in list_cells(state):
         for u, i, j in samples:
-            pull = 1 / (1 + np.exp(users[u] @ (items[i] - items[j])))
+            pull = 1 / (1 + np.exp(users[u] @ (items[i] - items[j]) + biases[i] - biases[j]))
             of_user = pull * (items[i] - items[j]) - 0.02 * users[u]
             of_liked = pull * users[u] - 0.02 * items[i]
             of_other = -pull * users[u] - 0.02 * items[j]
-            of_user[10] = 0  # the constant that the bias is multiplied with
             users[u] += 0.05 * of_user
             items[i] += 0.05 * of_liked
             items[j] += 0.05 * of_other
+            biases[[i, j]] += 0.05 * (pull * np.array([1, -1]) - 0.02 * biases[[i, j]])
     np.testing.assert_allclose(state.users, users, atol=1e-4)
     np.testing.assert_allclose(state.items, items, atol=1e-4)
+    np.testing.assert_allclose(state.biases, biases, atol=1e-4)
 
 
 def shares_of_negatives(model, likes, user, epochs):
