@@ -27,11 +27,13 @@ from oneclass.models.numerics.adjacency import as_read_only, partition_rows
 from oneclass.models.numerics.matmul import dense_times
 from oneclass.models.numerics.random_numbers import normals, purpose
 from oneclass.models.numerics.simd import aligned_zeros, pad_width
+from oneclass.models.numerics.threads import limit_threads
 from oneclass.models.settings import Choice, ModelSettings, NumericRange, SearchSpace
 
 TARGET_STEPS = 2 * 10**8  # gradient steps of a fit by default
 MIN_EPOCHS, MAX_EPOCHS = 20, 400  # bounds of the default passes
 INITIAL_SCALE = np.float32(0.1)  # standard deviation of the factors before the first step
+SAMPLES_PER_THREAD = 1 << 18  # of an epoch; with fewer, threads wait for one another longer than they work
 SAMPLES = 1 << 22  # samples that are drawn and sorted at a time: 120 MB
 
 
@@ -136,7 +138,8 @@ class Training:
         for bounds in self.parts:
             edges, drawn = (self.indptr, self.indices, self.first), (self.samples, self.starts)
             draw_samples(edges, bounds, self.draws, self.layout, streams, self.work, drawn)
-            run_steps(*tables, self.users.shape[1], *drawn, np.float32(rate), np.float32(regularization), loss)
+            with limit_threads(len(self.indices) // SAMPLES_PER_THREAD):
+                run_steps(*tables, self.users.shape[1], *drawn, np.float32(rate), np.float32(regularization), loss)
         total, count = loss.sum(axis=0)
         return float(total / max(count, 1.0))
 

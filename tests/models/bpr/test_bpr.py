@@ -8,6 +8,7 @@ from oneclass.models.bpr import model as bpr
 from oneclass.models.bpr.kernels import CELLS, SHARDS
 from oneclass.models.bpr.model import BPRPopularity, BPRSettings, BPRUniform
 from oneclass.models.fit_options import FitOptions
+from oneclass.models.numerics.threads import limit_threads
 
 both = pytest.mark.parametrize("model", [BPRUniform, BPRPopularity], ids=lambda model: model.name)
 
@@ -94,6 +95,16 @@ def test_an_epoch_agrees_with_plain_gradient_steps(long_tailed):
     np.testing.assert_allclose(state.users, users, atol=1e-4)
     np.testing.assert_allclose(state.items, items, atol=1e-4)
     np.testing.assert_allclose(state.biases, biases, atol=1e-4)
+
+
+def test_an_epoch_is_the_same_on_one_and_two_threads(long_tailed, monkeypatch):
+    monkeypatch.setattr(bpr, "SAMPLES_PER_THREAD", 1)
+    states = [start_training(long_tailed) for _ in range(2)]
+    for threads, state in zip((1, 2), states, strict=True):
+        with limit_threads(threads):
+            state.epoch(1, 0.1, 0.01, seed=1)
+    for one, two in zip(states[0].export_arrays(), states[1].export_arrays(), strict=True):
+        np.testing.assert_array_equal(one, two)
 
 
 def shares_of_negatives(model, likes, user, epochs):
