@@ -1,6 +1,6 @@
 """The figures of the page: ranks by degree, calibration of `like`, and the degrees with their laws."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +9,6 @@ from markupsafe import Markup
 
 from oneclass.models.degrees.distributions import Distribution, support
 from oneclass.tasks.html.numbers import format_significant
-from oneclass.tasks.leaderboard import LeaderboardRow
 from oneclass.tasks.recommend.like_calibration import LIKE_MEANING, LIKE_SD_MEANING
 from oneclass.tasks.report.plotting import (
     FAINT,
@@ -23,8 +22,7 @@ from oneclass.tasks.report.plotting import (
     render_svg,
     set_log_axis,
 )
-from oneclass.tasks.report.tables import Row, RunTables, format_value, group_rows, join_words
-from oneclass.tasks.stores import warehouse
+from oneclass.tasks.report.tables import FigureRows, Row, format_value, group_rows, join_words
 
 BASELINE = "popularity"
 MAX_HIGHLIGHTED = 4
@@ -71,25 +69,13 @@ class Figure:
             return [render_svg(panel) for panel in self.panels]
 
 
-def draw_figures(tables: RunTables, main: Mapping[str, list[LeaderboardRow]]) -> list[Figure]:
-    """Draw the figures that have rows.
-
-    Args:
-        main: the leaderboards by protocol; ranks by degree are those of leave_one_out.
-    """
-    scores: dict[str, str] = {}
-    for row in main.get("leave_one_out", []):
-        scores.setdefault(row.model, row.score)
-    # one row per side and degree, and one per side and law, the best first
-    degrees, laws = "from diagnostics.degrees order by all", "from diagnostics.power_law_fits order by side, aic"
-    # one row: whether published rows have a like_mean without its deviation
-    published = "select count(like_mean) > count(like_sd) from published.recommendations"
-    [lacks_deviation] = warehouse.fetch_row(tables.connection, published)
+def draw_figures(rows: FigureRows) -> list[Figure]:
+    """Draw the figures that have rows."""
     with plot_style():
         figures = [
-            draw_ranks(tables.load_evaluation("ranks_by_degree"), scores),
-            draw_calibration(tables.load_evaluation("calibration"), lacks_deviation),
-            draw_degrees(*(warehouse.query(tables.connection, text).to_dicts() for text in (degrees, laws))),
+            draw_ranks(rows.ranks, rows.scores),
+            draw_calibration(rows.calibration, rows.lacks_deviation),
+            draw_degrees(rows.degrees, rows.laws),
         ]
     return [figure for figure in figures if figure.panels]
 

@@ -5,23 +5,35 @@ import contextlib
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import duckdb
 import polars as pl
 from markupsafe import Markup
 
+from oneclass.models.fingerprint import fingerprint_file
 from oneclass.tasks.html import numbers
 from oneclass.tasks.html.numbers import format_count, format_list, format_percent, format_significant
 from oneclass.tasks.html.templates import load_template
 from oneclass.tasks.protocols import list_main_metrics
 from oneclass.tasks.report import headline, model_tables
-from oneclass.tasks.report.figures import draw_figures
 from oneclass.tasks.report.headline import collect_warnings
-from oneclass.tasks.report.tables import Column, Row, RunTables, Table, group_rows, join_words, render_cell
-from oneclass.tasks.stores import published_model, runs, warehouse
+from oneclass.tasks.report.tables import (
+    Column,
+    FigureRows,
+    Row,
+    RunTables,
+    Table,
+    group_rows,
+    join_words,
+    load_figure_rows,
+    render_cell,
+)
+from oneclass.tasks.stores import durable, published_model, runs, warehouse
+from oneclass.tasks.stores.checksums import compute_key, library_version
 from oneclass.tasks.stores.home import Home
 
 ITEMS_PER_EXAMPLE = 5  # likes, and recommendations, of an example user
@@ -125,7 +137,7 @@ def build_page(tables: RunTables, home: Home, earlier: list[str]) -> Page:
         tables=shown,
         sections=model_tables.build_protocol_sections(tables, main, row),
         changes=changes,
-        figures=draw_figures(tables, main),
+        figures=render_figures(load_figure_rows(tables, main), home),
         facts=list_run_facts(overview),
         input_summary=describe_input(overview),
         list_hits_summary=describe_list_hits(shown["list_hits"].rows),
@@ -139,6 +151,22 @@ def build_page(tables: RunTables, home: Home, earlier: list[str]) -> Page:
         facts |= {"protocol": row.protocol, "list": format_list(row.model, row.score), "metric": metric}
         facts |= {"value": value, "standard_error": error, "trend": trend}
     return Page(name, text, facts)
+
+
+def render_figures(rows: FigureRows, home: Home) -> Markup:
+    """Render the figures, or return those of the last run that had the same rows: matplotlib takes a second to load."""
+    folder, file = Path(__file__).parent, home.report / "figures.html"
+    sources = [fingerprint_file(source) for source in sorted(folder.glob("*.*"))]
+    made_from = compute_key(asdict(rows), library_version("matplotlib"), *sources) + "\n"
+    if file.is_file() and (known := file.read_text(encoding="utf-8")).startswith(made_from):
+        return Markup(known.removeprefix(made_from))
+    from oneclass.tasks.report.figures import draw_figures
+
+    macros = load_template("oneclass.tasks.report", "macros.html").make_module({"cell": render_cell})
+    text = "".join(macros.figure(figure) for figure in draw_figures(rows))  # pyright: ignore[reportAttributeAccessIssue]
+    durable.make_folder(home.report)
+    durable.write_text(file.with_name(f".{file.name}"), file, made_from + text)
+    return Markup(text)
 
 
 def load_example_users(tables: RunTables, home: Home) -> list[Row]:

@@ -1,6 +1,6 @@
 """Tables of the page: their rows, columns, formats of values, raw values to sort by, and scales of means in HTML."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -14,6 +14,7 @@ from oneclass.data_contracts.contracts import STAGES
 from oneclass.models.degrees.fits import BOOTSTRAP_REPLICATES
 from oneclass.tasks import protocols
 from oneclass.tasks.html import numbers
+from oneclass.tasks.leaderboard import LeaderboardRow
 from oneclass.tasks.stores import warehouse
 
 Row = dict[str, Any]  # of a table of the warehouse, by column
@@ -194,6 +195,38 @@ class RunTables:
     def as_rows(self, name: str, **more: Any) -> list[Row]:
         """Run a query as `__call__` does, and return rows as dictionaries."""
         return self(name, **more).to_dicts()
+
+
+@dataclass(frozen=True)
+class FigureRows:
+    """What the figures show.
+
+    Attributes:
+        scores: the score of each model whose ranks are shown.
+        lacks_deviation: whether published rows have a like_mean without its deviation.
+        laws: of each side, the best first.
+    """
+
+    scores: dict[str, str]
+    ranks: list[Row]
+    calibration: list[Row]
+    lacks_deviation: bool
+    degrees: list[Row]
+    laws: list[Row]
+
+
+def load_figure_rows(tables: RunTables, main: Mapping[str, list[LeaderboardRow]]) -> FigureRows:
+    """Load the rows of figures; `main` has the leaderboards by protocol, of which leave_one_out names the scores."""
+    scores = {row.model: row.score for row in reversed(main.get("leave_one_out", []))}
+    degrees, laws = "from diagnostics.degrees order by all", "from diagnostics.power_law_fits order by side, aic"
+    published = "select count(like_mean) > count(like_sd) from published.recommendations"
+    return FigureRows(
+        dict(reversed(scores.items())),
+        tables.load_evaluation("ranks_by_degree"),
+        tables.load_evaluation("calibration"),
+        *warehouse.fetch_row(tables.connection, published),
+        *(warehouse.query(tables.connection, text).to_dicts() for text in (degrees, laws)),
+    )
 
 
 def group_rows(rows: Iterable[Row], *keys: str) -> dict[Any, list[Row]]:

@@ -10,6 +10,7 @@ import duckdb
 import numpy as np
 import polars as pl
 import pytest
+from markupsafe import Markup
 
 from oneclass import sql
 from oneclass.models.evaluation.metrics import Comparison
@@ -29,7 +30,7 @@ from tests.tasks.test_new_items import describe_items, publish_lists
 @pytest.fixture
 def undrawn(monkeypatch):
     """Reports without figures; drawing them takes most of the time."""
-    monkeypatch.setattr(importlib.import_module("oneclass.tasks.report.page"), "draw_figures", lambda *_: [])
+    monkeypatch.setattr(importlib.import_module("oneclass.tasks.report.page"), "render_figures", lambda *_: Markup(""))
 
 
 def test_the_verdict_says_what_is_published_by_how_much_it_leads_and_why(reported, page):

@@ -1,6 +1,7 @@
 """The report on a made-up warehouse: every cell of its tables and every point of its figures against plain SQL."""
 
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from xml.etree import ElementTree
 
@@ -12,7 +13,8 @@ from oneclass.tasks.report import figures as report_figures
 from oneclass.tasks.report import report
 from oneclass.tasks.report.figures import draw_figures
 from oneclass.tasks.report.headline import load_leaderboards
-from oneclass.tasks.report.tables import RunTables
+from oneclass.tasks.report.page import render_figures
+from oneclass.tasks.report.tables import RunTables, load_figure_rows
 from oneclass.tasks.stores import warehouse
 from oneclass.tasks.stores.home import Home, Limits
 from tests.conftest import execute_statement, query_rows
@@ -123,7 +125,7 @@ def tables(page):
 def figures(reported):
     with warehouse.open_warehouse(reported, read_only=True) as connection:
         tables = RunTables(connection, RUN)
-        return {figure.name: figure for figure in draw_figures(tables, load_leaderboards(tables))}
+        return {figure.name: figure for figure in draw_figures(load_figure_rows(tables, load_leaderboards(tables)))}
 
 
 def format_plain(value) -> str:
@@ -165,6 +167,17 @@ def test_ids_are_unique_and_links_lead_to_the_page_or_a_file_beside_it(reported,
     assert refers and refers <= set(tables.ids)
     without_names = re.sub(r'xmlns(:xlink)?="[^"]*"|http-equiv', "", page)
     assert "http" not in without_names and "src=" not in page and "@import" not in page  # nothing is fetched
+
+
+def test_figures_are_drawn_again_if_their_rows_changed(reported, page, monkeypatch):
+    with warehouse.open_warehouse(reported, read_only=True) as connection:
+        tables = RunTables(connection, RUN)
+        rows = load_figure_rows(tables, load_leaderboards(tables))
+    drawn = []
+    monkeypatch.setattr(report_figures, "draw_figures", lambda rows: drawn.append(rows) or [])
+    assert render_figures(rows, reported) in page and not drawn
+    changed = replace(rows, lacks_deviation=not rows.lacks_deviation)
+    assert render_figures(changed, reported) == "" and drawn == [changed]
 
 
 def test_each_drawing_has_a_title_and_follows_the_theme(page, figures):
