@@ -210,7 +210,7 @@ def _find_ndcg(weights, scores, gains, bounds, discounts, found):
     """Count the items before each target, which is cheap since few items are targets."""
     cut = len(discounts)
     for user in prange(len(gains)):
-        total, gain, ideal = _weighted_sum(weights, scores[:, user]), 0.0, 0.0
+        total, gain, ideal = _weighted_sum(weights, scores, user), 0.0, 0.0
         for place in range(len(total)):
             if gains[user, place]:
                 below, equal = count_below_and_equal(total, total[place])
@@ -224,22 +224,24 @@ def _find_ndcg(weights, scores, gains, bounds, discounts, found):
 @njit(cache=True, nogil=True, parallel=True)
 def _find_mean_rank(weights, spread, of_targets, bounds, found):
     for user in prange(len(found)):
-        total, first, end = _weighted_sum(weights, spread[:, user]), bounds[user], bounds[user + 1]
-        own, left_out, below = _weighted_sum(weights, of_targets[:, first:end]), 0, 0
+        total, left_out, below = _weighted_sum(weights, spread, user), 0, 0
         for item in range(len(total)):
             left_out += total[item] == -np.inf
-        for target in range(len(own)):
-            below += count_below_and_equal(total, own[target])[0] - left_out
-        found[user] = below / max(1, (len(total) - left_out) * len(own))
+        for target in range(bounds[user], bounds[user + 1]):
+            own = np.float32(0)
+            for model in range(len(weights)):
+                own += weights[model] * of_targets[model, target] if weights[model] else np.float32(0)
+            below += count_below_and_equal(total, own)[0] - left_out
+        found[user] = below / max(1, (len(total) - left_out) * (bounds[user + 1] - bounds[user]))
 
 
 @njit(cache=True, nogil=True)
-def _weighted_sum(weights, scores):
-    """Return the weighted sum of (models, items) scores, without models of weight 0; -inf stays."""
-    total = np.zeros(scores.shape[1], dtype=np.float32)
+def _weighted_sum(weights, scores, user):
+    """Return the weighted sum of a user's scores, without models of weight 0; -inf stays."""
+    total = np.zeros(scores.shape[2], dtype=np.float32)
     for model in range(len(weights)):
         if weights[model]:
-            row, weight = scores[model], weights[model]
+            row, weight = scores[model, user], weights[model]
             for place in range(len(total)):
                 total[place] += weight * row[place]
     return total
