@@ -84,20 +84,9 @@ def test_an_empty_history_gets_popularity_and_unknown_items_are_left_out_with_a_
 
 
 WRONG_HISTORIES = {
-    "numbers for texts": (
-        [[3]],
-        ValueError,
-        "histories: 3 is a number, and an id of the interactions, 'i00', is a text",
-    ),
-    "items of two types": (
-        [["i03", 3]],
-        ValueError,
-        "Int64: 3 .* 'ids of items'; give .* by str",
-    ),
+    "numbers for texts": ([[3]], ValueError, "histories: 3 is a number, and an id of .*, 'i00', is a text"),
     "users of two types": ({"x": ["i03"], 1: ["i03"]}, ValueError, "Int64: 1 .* 'ids of users'; give"),
-    "a missing item": ([[None]], ValueError, "ids of items: 1 of 1 are missing"),
     "items beside lists": (["i03", ["i05"]], TypeError, "user 0 has 'i03'; give a list"),
-    "lists of lists of lists": ([[["i03"]]], ValueError, r"ids of items: of type List\(String\)"),
     "one item of a user": ({"x": "i03"}, TypeError, "user 'x' has 'i03'; give a list of items"),
     "a number": (5, TypeError, "a int; give a frame"),
     "no user": ({}, ValueError, "no user to answer"),
@@ -136,13 +125,6 @@ def test_a_saved_model_answers_with_the_same_ids(knn, tmp_path):
     assert ItemKNN.load(tmp_path / "model").recommend(users=["u7"], n=4).equals(knn.recommend(users=["u7"], n=4))
 
 
-def test_a_frame_is_taken_with_the_usual_columns():
-    frame = pl.DataFrame(PAIRS, schema=["customer", "sku"], orient="row")
-    assert ItemKNN().fit(frame).recommend(n=2).equals(ItemKNN().fit(LIKES).recommend(n=2))
-    with pytest.raises(ValueError, match="no column of items among customer, thing"):
-        ItemKNN().fit(frame.rename({"sku": "thing"}))
-
-
 def test_attributes_reach_the_fit():
     items = pl.DataFrame({"item_id": [f"i{number:02}" for number in range(12)], "kind": ["a", "b", "c"] * 4})
     model = SLIM().fit(Interactions(PAIRS, items=items))
@@ -150,28 +132,17 @@ def test_attributes_reach_the_fit():
 
 
 def test_the_arrays_stay_for_a_matrix(knn):
-    histories = csr_matrix(LIKES.matrix)[:2]
-    for mine, other in zip(knn.recommend(histories, 3), fit_on_matrix(knn).recommend(histories, 3), strict=True):
-        np.testing.assert_array_equal(mine, other)
-    knn.fit(csr_matrix(LIKES.matrix))
-    assert knn.ids is None and isinstance(knn.similar_items(np.array([1]), 2), tuple)
-    knn.fit(LIKES)
+    histories, other = csr_matrix(LIKES.matrix)[:2], fit_on_matrix(knn)
+    np.testing.assert_array_equal(knn.recommend(histories, 3), other.recommend(histories, 3))
+    assert other.ids is None and isinstance(other.similar_items(np.array([1]), 2), tuple)
 
 
 def test_mistakes_are_refused(knn):
     with pytest.raises(ValueError, match="user 'nobody': 1 of 2 not in the .*; give their likes as histories"):
         knn.recommend(users=["u1", "nobody"])
-    with pytest.raises(
-        ValueError, match="user 3: 1 of 1 not .* 3 is a number, and an id of the interactions, 'u0', is a text"
-    ):
-        knn.recommend(users=[3])
-    with pytest.raises(ValueError, match="Int64: 1 .* 'ids of users'"):
-        knn.recommend(users=["u1", 1])
     with pytest.raises(ValueError, match="item 'nothing'"):
         knn.similar_items("nothing")
     with pytest.raises(ValueError, match="users of the fit, or the histories"):
         knn.recommend(["i03"], users=["u1"])
-    with pytest.raises(ValueError, match="no user to answer"):
-        knn.recommend(users=[])
     with pytest.raises(NotFittedError):
         ItemKNN().recommend(users=["u1"])

@@ -1,6 +1,6 @@
 """`oneclass.evaluate` and `oneclass.tune` in memory: names, metrics by name or function, and splits of one's own."""
 
-import logging
+import itertools
 import tempfile
 
 import numpy as np
@@ -27,22 +27,15 @@ def evaluated():
     return evaluate(models, LIKES, protocol="leave_one_out", threads=2)
 
 
-def test_one_model_may_come_with_several_settings(evaluated):
+def test_one_model_may_come_with_several_settings_and_the_best_list_is_first(evaluated):
     assert evaluated.metrics["model"].unique(maintain_order=True).to_list() == ["weak", "strong", "popularity"]
     values = evaluated.metrics.filter(metric="ndcg@100")
     assert values["value"].n_unique() == 3 and values["standard_error"].min() > 0
-    pairs = evaluated.comparisons.filter(metric="ndcg@100")
-    assert set(pairs.select("model", "other_model").rows()) == {
-        ("weak", "strong"),
-        ("weak", "popularity"),
-        ("strong", "popularity"),
-    }
     of_model = dict(values.select("model", "value").iter_rows())
-    for row in pairs.iter_rows(named=True):
-        assert row["difference"] == pytest.approx(of_model[row["model"]] - of_model[row["other_model"]])
-
-
-def test_the_table_has_the_best_list_first(evaluated):
+    pairs = evaluated.comparisons.filter(metric="ndcg@100").select("model", "other_model", "difference").rows()
+    assert {pair[:2] for pair in pairs} == set(itertools.combinations(of_model, 2))
+    for model, other, difference in pairs:
+        assert difference == pytest.approx(of_model[model] - of_model[other])
     table, wide = evaluated.table(), evaluated.metrics.pivot("metric", index=["model", "score"], values="value")
     assert set(table.columns) == set(wide.columns) and table[table.columns[2]].is_sorted(descending=True)
 
@@ -59,12 +52,6 @@ def test_no_file_is_written_and_a_bar_shows_the_fits(tmp_path, monkeypatch, caps
     assert silent.metrics.equals(shown.metrics)
     tune(MRFDense(), LIKES, trials=2, threads=1)
     assert not list(tmp_path.iterdir())
-    assert logging.getLogger("oneclass").level in (logging.NOTSET, logging.INFO)
-
-
-def test_metrics_of_another_protocol_are_refused():
-    with pytest.raises(ValueError, match="metrics ndcg@100_new_items: not of this protocol, .* have .*ndcg@100"):
-        evaluate(Popularity(), LIKES, protocol="leave_one_out", metrics=["ndcg@100_new_items"], threads=1)
 
 
 @pytest.mark.slow
@@ -88,9 +75,8 @@ def test_a_model_that_fails_is_left_out_with_its_error():
     found = evaluate([Broken(), Popularity()], LIKES, metrics=["ndcg@100"], **options)
     assert found.metrics["model"].to_list() == ["popularity"]
     assert list(found.failed) == ["broken"] and "KeyError('no luck today')" in found.failed["broken"]
-    with pytest.raises(OneclassError, match="no model can be fitted: broken cannot be") as raised:
+    with pytest.raises(OneclassError, match="no model can be fitted: broken cannot be"):
         evaluate(Broken(), LIKES, **options)
-    assert isinstance(raised.value.__cause__, KeyError)
 
 
 def test_attributes_make_cold_items_possible_and_known_items_are_ranked_apart_from_new_ones():
@@ -126,6 +112,8 @@ def test_wrong_arguments_are_refused():
         evaluate([MRFDense(l2=1.0), MRFDense(l2=2.0)], LIKES)
     with pytest.raises(TypeError, match="popularity is a str; give an estimator"):
         evaluate({"popularity": "popularity"}, LIKES)
+    with pytest.raises(ValueError, match="metrics ndcg@100_new_items: not of this protocol, .* have .*ndcg@100"):
+        evaluate(Popularity(), LIKES, protocol="leave_one_out", metrics=["ndcg@100_new_items"])
     with pytest.raises(ValueError, match="next_events.*time"):
         evaluate(Popularity(), LIKES, protocol="next_events")
     with pytest.raises(ValueError, match="popularity: nothing to search; give space"):
@@ -200,9 +188,8 @@ def test_settings_are_searched_on_the_training_pairs_of_a_split():
 
 def test_a_split_has_no_protocol_and_names_differ():
     split = split_log(60)
-    for options in ({"protocol": "leave_one_out"}, {"seed": 3}):
-        with pytest.raises(ValueError, match="leave protocol and seed out"):
-            evaluate(Popularity(), split, **options)
+    with pytest.raises(ValueError, match="leave protocol and seed out"):
+        evaluate(Popularity(), split, protocol="leave_one_out")
     with pytest.raises(ValueError, match="two have one name"):
         evaluate(Popularity(), [split, split])
     with pytest.raises(ValueError, match="2 splits; give one"):
@@ -270,21 +257,17 @@ def test_a_function_gets_a_users_ranks_by_their_ids():
         seen.append(user)
         return (user.places <= 3).sum() / 3
 
-    def odd_users_ndcg(user):
-        ideal = sum(1 / np.log2(place + 1) for place in range(1, min(len(user.targets), 100) + 1))
-        found = sum(1 / np.log2(place + 1) for place in user.places if place <= 100) / ideal
-        return float(found) if user.user_id % 2 else np.nan
+    def odd_users(user):
+        return 1.0 if user.user_id % 2 else np.nan
 
-    metrics = ["precision@3", precision, "ndcg@100", odd_users_ndcg]
-    found = evaluate(MODELS, LIKES, folds=2, metrics=metrics, threads=1)
-    table = found.metrics
-    assert table["metric"].to_list() == ["precision@3", "precision", "ndcg@100", "odd_users_ndcg"] * 2
-    values, drop = table["value"].to_list(), ["metric", "value", "standard_error", "difference", "p_value"]
-    assert values[1] == pytest.approx(values[0], abs=1e-12) and values[5] == pytest.approx(values[4], abs=1e-12)
+    found = evaluate(MODELS, LIKES, folds=2, metrics=["precision@3", precision, odd_users], threads=1)
+    table, drop = found.metrics, ["metric", "value", "standard_error", "difference", "p_value"]
+    assert table["metric"].to_list() == ["precision@3", "precision", "odd_users"] * 2
+    values, users = table["value"].to_list(), table["users"].to_list()
+    assert values[1] == pytest.approx(values[0], abs=1e-12) and values[4] == pytest.approx(values[3], abs=1e-12)
     pairs = {name: found.comparisons.filter(metric=name).drop(drop, strict=False).rows() for name in table["metric"]}
     assert pairs["precision"] and pairs["precision"][0][:-1] == pytest.approx(pairs["precision@3"][0][:-1])
-    users = table["users"].to_list()
-    assert users[3] == sum(user.user_id % 2 for user in seen[: users[0]]) and len(seen) == 2 * users[0]
+    assert users[2] == sum(user.user_id % 2 for user in seen[: users[0]]) and len(seen) == 2 * users[0]
     likes = set(LIKES)
     for user in seen:
         assert all((user.user_id, item) in likes for item in user.targets) and len(user.targets) == len(user.places)
@@ -315,21 +298,17 @@ def test_wrong_functions_are_refused():
     def auc(user):
         return 1.0
 
+    options = {"protocol": "leave_one_out", "threads": 1}
     with pytest.raises(TypeError, match=r"metric nothing: returns None for user \d+; return a number"):
-        evaluate(Popularity(), LIKES, protocol="leave_one_out", metrics=[nothing], threads=1)
+        evaluate(Popularity(), LIKES, metrics=[nothing], **options)
     with pytest.raises(IndexError) as raised:
-        evaluate(Popularity(), LIKES, protocol="leave_one_out", metrics=[broken], threads=1)
+        evaluate(Popularity(), LIKES, metrics=[broken], **options)
     assert raised.value.__notes__[0].startswith("in the metric broken, of user ")
-    for metrics, message in {
-        (auc,): "auc is the name of another metric; rename",
-        (nothing, nothing): "nothing is the name of another metric",
-    }.items():
-        with pytest.raises(ValueError, match=message):
-            evaluate(Popularity(), LIKES, metrics=metrics)
+    with pytest.raises(ValueError, match="auc is the name of another metric; rename"):
+        evaluate(Popularity(), LIKES, metrics=[auc], **options)
 
 
 def test_unknown_names_are_refused_before_a_fit_with_what_there_is():
-    for name in ("sharpness@7", "recall", "ndcg@0", "calibration@7", 7):
-        known = rf"metrics {name}: unknown\. There are precision@k, recall@k, .*, auc, .* with any"
-        with pytest.raises(ValueError, match=known):
+    for name in ("recall", "ndcg@0"):
+        with pytest.raises(ValueError, match=rf"metrics {name}: unknown\. There are precision@k, .*, auc, .* with any"):
             evaluate(Popularity(), LIKES, metrics=["ndcg@10", name], protocol="leave_one_out")

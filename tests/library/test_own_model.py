@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from oneclass import Model, OwnModel, Popularity, evaluate, tune
+from oneclass import OwnModel, Popularity, evaluate, tune
 from oneclass.models.registry import MODELS
 from oneclass.models.settings import NumericRange
 from oneclass.testing import check_model
@@ -55,13 +55,6 @@ class Drawing(Cosine):
     is_deterministic = False
 
 
-class Undefined(Cosine):
-    """Divides by nothing if there is one item."""
-
-    def scores(self, histories):
-        return super()._own_scores(histories).toarray() / np.float64(self.item_count > 1)
-
-
 class Double(Popularity):
     def _scores(self, histories, users, score):
         return super()._scores(histories, users, score).astype(np.float64)
@@ -71,7 +64,6 @@ BROKEN = {
     Forgetful: "scores depend on the block of users",
     Rounding: "scores change when the model is saved and loaded",
     Drawing: "another seed: set is_deterministic",
-    Undefined: "divide by zero|invalid value",
     Double: "return finite float32",
 }
 
@@ -109,19 +101,6 @@ def test_it_is_evaluated_tuned_and_known_by_its_location():
     assert by_location.name == f"{__name__}:Cosine" and by_location(power=1).fit(LIKES).edges == len(LIKES)
 
 
-def test_a_model_without_settings_has_only_a_seed_and_threads():
-    class Plain(Model):
-        def _fit(self, interactions, options):
-            self.order = np.arange(interactions.shape[1], dtype=np.float32)
-
-        def _scores(self, histories, users, score):
-            return np.tile(self.order, (histories.shape[0], 1))
-
-    model = Plain(seed=3).fit(LIKES)
-    assert model.get_params() == {"seed": 3, "threads": 1} and Plain.name == "plain"
-    assert model.recommend([[0]], n=1)["item_id"].to_list() == [19]
-
-
 def test_what_an_author_forgets_is_said():
     class Narrow(OwnModel):
         def fit(self, matrix):
@@ -129,9 +108,6 @@ def test_what_an_author_forgets_is_said():
 
         def scores(self, histories):
             return np.zeros((1, 3))
-
-    class Empty(OwnModel):
-        pass
 
     with pytest.raises(
         ValueError, match=r"Narrow.scores: returns an array of shape \(1, 3\) .* \(1, 20\); return a row"
@@ -144,5 +120,3 @@ def test_what_an_author_forgets_is_said():
 
     with pytest.raises(TypeError, match="Listed.fit: sets names, a dict, which cannot be saved; set arrays"):
         Listed().fit(LIKES).save("nowhere")
-    with pytest.raises(NotImplementedError, match=r"Empty: define fit\(self, matrix\)"):
-        Empty().fit(LIKES)
