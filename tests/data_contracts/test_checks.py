@@ -1,8 +1,6 @@
 """Checks in an open transaction: each rule holds on valid rows, and each of its `breaks` breaks it."""
 
-import logging
 from concurrent.futures import ThreadPoolExecutor
-from logging.handlers import BufferingHandler
 
 import duckdb
 import pytest
@@ -14,8 +12,8 @@ from oneclass.tasks import diagnose
 from oneclass.tasks.binarize import stage as binarize
 from oneclass.tasks.evaluate import tables as evaluation
 from oneclass.tasks.protocols import PROTOCOLS
-from oneclass.tasks.stores import stages, warehouse
-from oneclass.tasks.stores.home import Home, Limits
+from oneclass.tasks.stores import stages
+from tests.conftest import query_rows
 from tests.data_contracts.conftest import STAGE_VALUES, load_contract, write_sql
 
 
@@ -112,19 +110,13 @@ def test_the_bounds_of_a_column_are_rules_which_null_keeps(empty):
     assert all(result.success for result in check(empty, [contract], {}))
     empty.execute("insert into numbers values ('nan', 'users'), (1.01, 'user'), (-0.01, 'item'), ('inf', 'item')")
     _, share, side = check(empty, [contract], {})
-    assert (share.rule, share.observed, share.description) == (
-        "share_in_range", "4 of 7 rows", "`share` is at least 0 and at most 1"
-    )  # fmt: skip
-    assert side.samples == [{"share": "nan", "side": "users"}] and side.description == "`side` is one of user, item"
+    assert (share.rule, share.observed) == ("share_in_range", "4 of 7 rows")
+    assert side.samples == [{"share": "nan", "side": "users"}]
 
 
 def test_where_the_columns_are_not_as_declared_the_rules_are_left_out(numbers):
     (result,) = check(numbers, [contract_of(build_rule(), nullable=False)], {})
     assert result.samples == [{"column_name": "number", "declared": "INTEGER not null", "found": "INTEGER"}]
-    numbers.execute("create temp table others (word varchar, number integer)")
-    contract = contract_of(build_rule(), table="others", may_be_empty=True)
-    contract.columns["word"] = Column(type="VARCHAR", meaning="a word", nullable=True)
-    assert not check(numbers, [contract], {})[0].success
     (result,) = check(numbers, [contract_of(table="absent")], {})
     assert "absent does not exist" in result.observed
     for change in ("add column word varchar", "alter number type float", "rename column number to count"):
@@ -133,25 +125,19 @@ def test_where_the_columns_are_not_as_declared_the_rules_are_left_out(numbers):
 
 
 @pytest.mark.parametrize("wrong", [{"query": "select no_such_column from {batch}"}, {"where": "no_such_column > 1"}])
-def test_a_statement_that_fails_is_a_broken_rule_and_says_why(numbers, wrong, capfd):
+def test_a_statement_that_fails_is_a_broken_rule_and_says_why(numbers, wrong):
     for table in ("wrong_numbers", "last_numbers"):
         numbers.execute(f"create temp table {table} as from numbers")
-    few = build_rule("few", expect={"type": "table_row_count_to_be_between", "max_value": 2})
     contracts = [
-        contract_of(build_rule(), few),
-        contract_of(few, build_rule("wrong", severity="warning", **wrong), table="wrong_numbers"),
+        contract_of(build_rule()),
+        contract_of(build_rule("wrong", severity="warning", **wrong), table="wrong_numbers"),
         contract_of(build_rule("last"), table="last_numbers"),
     ]
-    log = BufferingHandler(1000)
-    logging.getLogger().addHandler(log)
     results = check(numbers, contracts, {})
-    logging.getLogger().removeHandler(log)
-    assert [result.rule for result in results] == ["columns", "small", "few", "columns", "wrong"]
+    assert [result.rule for result in results] == ["columns", "small", "columns", "wrong"]
     assert (results[1].success, results[1].observed) == (False, "1 row")
     with pytest.raises(ContractBroken, match="could not be checked.*no_such_column"):
         raise_if_broken("ingest", results)
-    assert capfd.readouterr() == ("", "")
-    assert [record for record in log.buffer if record.name.startswith("great_expectations")] == []
 
 
 def test_checks_that_overlap_ask_their_own_connections():
@@ -164,40 +150,28 @@ def test_checks_that_overlap_ask_their_own_connections():
             assert [only_result(check.result()).success for check in found] == [True, False]
 
 
-def test_a_breach_counts_all_rows_and_its_message_names_table_and_rule_and_shows_some(good, parameters):
+def test_a_breach_counts_all_rows_and_its_message_names_table_rule_and_a_row(good, parameters):
     good.execute("insert into raw.events select '', 'i1', 9, null, 1, i + 10, null from range(1000) as lines(i)")
     with pytest.raises(ContractBroken) as error:
         raise_if_broken("ingest", check(good, for_stage("ingest"), parameters))
-    message = str(error.value)
-    assert "raw.events is broken: value_in_range" in message
-    assert "user_id = '', item_id = 'i1', value = 9.0" in message and message.count("sample: user_id") == 2 * 5
+    assert "raw.events is broken: value_in_range" in str(error.value)
+    assert "user_id = '', item_id = 'i1', value = 9.0" in str(error.value)
     found = {result.rule: (result.observed, len(result.samples)) for result in error.value.broken}
     assert found.keys() == {"value_in_range", "user_named", "events_counted"}
     assert (found["value_in_range"], found["user_named"]) == (("1,000 rows", 20), ("1,000 of 1,017 rows", 20))
     raise_if_broken("evaluate", [RuleResult("a.b", "one", "warning", False, "2 rows")])
 
 
-@pytest.mark.parametrize("value", ["5", "'nan'"])
-def test_a_stage_is_committed_or_taken_back_after_its_contract_and_its_results_are_kept(tmp_path, parameters, value):
-    home, kept = Home(tmp_path, "small", Limits(threads=1, memory=1 << 30)), value == "5"
-    try:
-        with stages.run_stage(home, "run-1", "ingest", parameters) as connection:
-            connection.execute(
-                "insert into operations.log_files values (1, 'a', 'd', 1, 1, 0, now()::timestamp, null, null)"
-            )
-            connection.execute(f"insert into raw.events values ('u1', 'i1', {value}, null, 1, 1, null)")
-    except ContractBroken:
-        assert not kept
-    with warehouse.open_warehouse(home, read_only=True) as connection:
-        assert connection.execute("select count(*) from raw.events").fetchone() == (kept,)
-        results = connection.execute(
-            "select stage, success, samples->>'$[0].value' from operations.contract_results where rule = 'value_finite'"
-        ).fetchall()
-    assert results == [("ingest", kept, None if kept else "nan")]
+def test_a_stage_whose_contract_is_broken_is_taken_back_and_its_results_are_kept(home, parameters):
+    with pytest.raises(ContractBroken), stages.run_stage(home, "run-1", "ingest", parameters) as connection:
+        connection.execute("insert into raw.events values ('u1', 'i1', 'nan', null, 1, 1, null)")
+    assert query_rows(home, "from raw.events") == []
+    query = "select stage, success, samples->>'$[0].value' from operations.contract_results where rule = 'value_finite'"
+    assert query_rows(home, query) == [("ingest", False, "nan")]
 
 
-def test_rows_are_checked_once_under_the_same_rules_and_every_run_has_all_results(tmp_path, monkeypatch):
-    home, validate, checked = Home(tmp_path, "small", Limits(threads=1, memory=1 << 30)), checks._Validator.validate, []
+def test_rows_are_checked_once_under_the_same_rules_and_every_run_has_all_results(home, monkeypatch):
+    validate, checked = checks._Validator.validate, []
     noted = lambda *given: checked.append(given[1].table) or validate(*given)
     monkeypatch.setattr(checks._Validator, "validate", noted)
 
@@ -216,9 +190,8 @@ def test_rows_are_checked_once_under_the_same_rules_and_every_run_has_all_result
             find_checked("run three", "update evaluation.metrics set users = 0 where true")
         assert checked
     assert find_checked("run four", "update evaluation.metrics set value = 0.7 where value = 0.6")
-    with warehouse.open_warehouse(home, read_only=True) as connection:
-        query = "select * exclude (run_id) from operations.contract_results where run_id = ? order by all"
-        one, two = (connection.execute(query, [run_id]).fetchall() for run_id in ("run one", "run two"))
+    query = "select * exclude (run_id) from operations.contract_results where run_id = ? order by all"
+    one, two = (query_rows(home, query, run_id) for run_id in ("run one", "run two"))
     assert str(one).replace("run one", "run two") == str(two)
     assert [row[2] for row in one if not row[4]] == ["not_narrower_than_popularity"]
     changed = [contract.model_copy(update={"row": "another"}) for contract in load()]
@@ -273,13 +246,9 @@ def test_the_tables_that_a_stage_lists_as_its_own_are_those_that_it_has_contract
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (yaml.safe_dump({**MINIMAL, "owner": "me"}), "owner"),
         (yaml.safe_dump({**MINIMAL, "stage": "ingst"}), "stage"),
         (with_rule(sevirity="warning"), "sevirity"),
-        (with_rule(severity="fatal"), "severity"),
         (with_rule(query="select 1"), "either `expect`, `where` or `query`"),
-        (with_rule(where=None), "either `expect`, `where` or `query`"),
-        (with_rule(brakes={"user_id": None}), "brakes"),
         (with_rule(name="columns"), "columns"),
         (yaml.safe_dump({**MINIMAL, "rules": MINIMAL["rules"] * 2}), "some"),
         ("table: [", "here.yaml"),
@@ -292,24 +261,7 @@ def test_a_slip_in_a_file_raises_and_names_file_and_key(text, message):
     assert message in str(error.value)
 
 
-def test_values_come_from_the_stage_or_from_the_defaults():
-    contract = parse(
-        yaml.safe_dump({**MINIMAL, "only": "value > {least} and value < {most}", "defaults": {"most": 5}}),
-        "x",
-    )
-    assert contract.values({"least": 1}) == {"least": 1, "most": 5}
-    assert contract.values({"least": 1, "most": 2})["most"] == 2
-    with pytest.raises(ValueError, match="least"):
-        contract.values({})
-
-
 RULES = [(contract, rule) for contract in load() for rule in contract.rules]
-
-
-def find_broken_rules(connection, table, parameters):
-    """Results of the rules of a table that do not hold, by rule."""
-    results = check(connection, [load_contract(table)], parameters)
-    return {result.rule: result for result in results if not result.success}
 
 
 @pytest.mark.parametrize("stage", STAGES)
@@ -350,19 +302,10 @@ def test_each_breach_breaks_its_rule(filled, contract, rule):
         assert result.samples or rule.name in ("not_empty", "arrays_there")
 
 
-def test_few_users_and_items_have_large_shares_and_the_largest_is_named(good, parameters):
-    assert "events_spread" not in find_broken_rules(good, "raw.events", parameters)  # each of three users has a third
+def test_few_users_have_large_shares_and_the_largest_is_named(good, parameters):
+    """Among many events the large are found in a sample, and counted in all."""
     insert = "insert into raw.events select {}, 'i' || i, 5, null, 1, 1000 + i, null from range({}) as r(i)"
     good.execute(insert.format("'u' || i % 999", 400_000))
     good.execute(insert.format("'-1'", 100_100))
-    [sample] = find_broken_rules(good, "raw.events", parameters)["events_spread"].samples
-    assert sample == {"side": "user", "id": "-1", "events": 100_100, "share": 0.2}
-    good.execute("delete from raw.events where user_id = '-1' and line_number < 1100")
-    assert "events_spread" not in find_broken_rules(good, "raw.events", parameters)  # a fifth and no more
-
-
-def test_a_given_split_that_was_not_asked_for_is_empty(good, parameters):
-    not_asked = {**parameters, "given": False}
-    assert find_broken_rules(good, "indexed.given", not_asked)["edges_agree"].observed == "16 rows"
-    good.execute("delete from indexed.given")
-    assert find_broken_rules(good, "indexed.given", not_asked) == {}
+    results = {result.rule: result for result in check(good, [load_contract("raw.events")], parameters)}
+    assert results["events_spread"].samples == [{"side": "user", "id": "-1", "events": 100_100, "share": 0.2}]
