@@ -1,4 +1,4 @@
-"""Statements longer than five lines are in `sql/`; each says what one row is and is used."""
+"""Statements longer than five lines are in `sql/`; each has a name of its own and is used."""
 
 import ast
 import re
@@ -9,14 +9,12 @@ from pathlib import Path
 import pytest
 
 from oneclass import sql
-from oneclass.data_contracts import contracts
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("flows", "tasks", "data_contracts", "models")
 MAX_LINES = 5
 WORDS = "select|insert|delete|update|create|with|copy|from|drop|alter"
 STARTS = re.compile(rf"\s*(?:{WORDS}|{WORDS.upper()})\s")  # a sentence that begins with one of them has one capital
-ONE_ROW = re.compile(r"\bone row(?: at most)?(?::| per | a )", re.IGNORECASE)
 STAGES = sorted(file.stem for file in (ROOT / "sql").glob("*.sql"))
 STATEMENTS = [f"{stage}/{name}" for stage in STAGES for name in sql.statements(stage)]
 PYTHON = [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py"))]
@@ -64,33 +62,10 @@ def test_no_sql_longer_than_five_lines_stands_in_python():
     assert not long, f"put these statements into sql/: {', '.join(long)}"
 
 
-def leading_comment(text: str) -> str:
-    """The comment that a statement begins with."""
-    return re.match(r"(?:--.*\n)*", text).group()
-
-
-TEXTS = {name: sql.statement(name) for name in STATEMENTS}
-
-
-@pytest.mark.parametrize("name", TEXTS)
-def test_a_statement_begins_with_what_one_row_is(name):
-    assert ONE_ROW.search(" ".join(leading_comment(TEXTS[name]).split())), (
-        f"{name}: begin with a comment such as `-- One row per`"
-    )
-
-
 @pytest.mark.parametrize("stage", STAGES)
 def test_every_statement_has_a_name_of_its_own(stage):
     text = (ROOT / "sql" / f"{stage}.sql").read_text(encoding="utf-8")
     assert text.startswith("-- name: ") and text.count("-- name: ") == len(sql.statements(stage))
-
-
-def test_each_table_of_the_schema_says_what_one_row_is():
-    for text in [*contracts.schema(), *sql.migrations().values()]:
-        found = re.findall(r"((?:--.*\n)+)(?:create schema .*;\n)?create .*?([a-z]+\.\w+) ", text)
-        assert len(found) == len(re.findall(r"^create (?!schema)", text, re.MULTILINE)), text
-        for comment, table in found:
-            assert comment.startswith(f"-- {table}: one row "), table
 
 
 def named_in(*paths: Path) -> set[str]:
