@@ -128,21 +128,8 @@ def test_a_start_that_does_not_go_with_the_model_or_the_matrix_is_refused(long_t
         (MODELS["popularity"](), start, "popularity cannot begin at an earlier fit"),
         (make_model("paired_symbols"), start, "paired_symbols cannot begin at a fit of hpf"),
         (make_model("hpf", factors=5), start, "factors: 5 here, 4 in the fit"),
-        (
-            make_model("mult_vae", latent=2),
-            Start(make_model("mult_vae"), start.users, start.items),
-            "latent: 2 here, 3 in the fit",
-        ),
-        (
-            make_model("hpf"),
-            Start(first, np.arange(190), np.arange(120)),
-            "190 users and 120 items; the matrix is 300 x 120",
-        ),
-        (
-            make_model("hpf"),
-            Start(first, np.arange(300), np.arange(119)),
-            "300 users and 119 items; the matrix is 300 x 120",
-        ),
+        (make_model("hpf"), Start(first, np.arange(190), np.arange(120)), "190 users and .* the matrix is 300 x 120"),
+        (make_model("hpf"), Start(first, np.arange(300), np.arange(119)), "119 items; the matrix is 300 x 120"),
     ):
         with pytest.raises(ValueError, match=expected):
             model.fit(long_tailed, FitOptions(start=place))

@@ -63,23 +63,6 @@ def test_a_call_and_the_coordinator_take_about_what_is_said(log, refreshed):
     assert coordinator / 5 < here < 1.1 * coordinator
 
 
-def test_more_blocks_need_less_each_but_for_the_items():
-    shape, edges = (10_000_000, 1000), 10**9
-    log = LogSize(*shape, edges)
-    kind = RandomGraph
-    one, few, many = (RandomGraphSettings(blocks=blocks) for blocks in (1, 10, 1000))
-    assert kind.estimate_cost(one, log).coordinator_bytes == 0
-    sizes = [(shape[0] // of.blocks, edges // of.blocks) for of in (few, many)]
-    each = [
-        estimate_call(of, LogSize(users, shape[1], its)) - estimate_call(of, LogSize(0, shape[1], 0))
-        for of, (users, its) in zip((few, many), sizes, strict=True)
-    ]
-    assert each[1] == pytest.approx(each[0] / 100)
-    whole = kind.estimate_cost(few, log).coordinator_bytes + each[0] + estimate_call(few, LogSize(0, shape[1], 0))
-    assert kind.estimate_cost(few, log).bytes == whole < kind.estimate_cost(one, log).bytes
-    assert np.log10(whole) > 7
-
-
 def draw_skewed_log(users, items, edges, tail):
     """A log whose items and users have degrees of long tails."""
     rng = np.random.default_rng(users)

@@ -95,7 +95,6 @@ def test_contributions_are_those_of_the_members_that_have_them(long_tailed):
         ([{"model": "wmf"}, {"model": "blend"}], "blend is no model that blend can be made of"),
         ([{"model": "wmf"}, {"model": "wfm"}], "wfm is no model"),
         ([{"model": "wmf"}, {"model": "slim", "score": "like"}], "slim has no score like; it has score"),
-        ([{"model": "wmf"}, {"model": "slim", "weight": 0}], "greater than 0"),
         ([{"model": "wmf"}, {"model": "slim", "settings": {"gone": 1}}], "Extra inputs"),
     ],
 )

@@ -107,23 +107,17 @@ def test_an_epoch_is_the_same_on_one_and_two_threads(long_tailed, monkeypatch):
         np.testing.assert_array_equal(one, two)
 
 
-def shares_of_negatives(model, likes, user, epochs):
-    state = start_training(csr_matrix(likes), model)
-    counts = np.zeros(likes.shape[1])
-    for epoch in range(epochs):
-        state.epoch(epoch, 0.0, 0.0, seed=1)
-        users, _, others = list_samples(state)
-        counts += np.bincount(others[users == user], minlength=likes.shape[1])
-    return counts
-
-
 @pytest.mark.slow
 @both
 @pytest.mark.parametrize("liked", [3, 27], ids=["a light user, by rejection", "a dense user, by inversion"])
 def test_negatives_follow_their_distribution(model, liked):
     likes = (np.random.default_rng(2).random((60, 30)) < np.linspace(0.1, 0.9, 30)).astype(np.float32)
     likes[4] = np.arange(30) % 10 < liked / 3
-    counts = shares_of_negatives(model, likes, 4, 300)
+    state, counts = start_training(csr_matrix(likes), model), np.zeros(30)
+    for epoch in range(300):
+        state.epoch(epoch, 0.0, 0.0, seed=1)
+        users, _, others = list_samples(state)
+        counts += np.bincount(others[users == 4], minlength=30)
     weights = (likes.sum(axis=0) if model.popular else np.ones(30)) * (likes[4] == 0)
     expected = counts.sum() * weights / weights.sum()
     assert counts.sum() == 300 * likes[4].sum()

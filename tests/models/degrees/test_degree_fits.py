@@ -91,11 +91,9 @@ def test_p_values_are_uniform_under_the_truth(law):
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize(("degrees", "counts", "d_max"), [
     ([1], [1], 1),
-    ([7], [4], 7),
     ([3], [1], 900),
     ([1, 2], [1, 1], 2),
     ([4, 5], [30, 1], 6000),
-    ([1, 6000], [1, 1], 6000),
     ([1, 6000], [1, 5000], 6000),
     ([90_000, 90_001, 90_007], [2, 1, 2], 90_010),
 ])  # fmt: skip

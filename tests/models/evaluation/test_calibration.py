@@ -55,14 +55,6 @@ def test_calibration_follows_its_definition(seed, pairs):
     assert sum(one.pairs for one in found) == pairs
 
 
-def test_the_standard_error_is_that_of_repeated_samples():
-    random = np.random.default_rng(1)
-    weights = np.repeat([1.0, 3.0], 200)
-    runs = [calibration_curve(np.full(400, 0.35), random.random(400) < 0.3, weights)[0] for _ in range(800)]
-    spread = np.std([one.observed for one in runs])
-    assert np.mean([one.standard_error for one in runs]) == pytest.approx(spread, rel=0.1)
-
-
 def draw_pairs(seed=0, count=300):
     rng = np.random.default_rng(seed)
     probability = np.round(rng.random(count), 2)  # with ties

@@ -105,9 +105,10 @@ def test_a_nan_is_refused_and_its_row_named(item):
     scores[1, item] = np.nan
     history, targets = np.zeros((3, 4)), np.zeros((3, 4))
     history[:, 2] = targets[:, 3] = 1
-    with pytest.raises(CannotRank, match="NaN") as caught:
-        rank_targets(scores, to_csr(history), to_csr(targets))
-    assert caught.value.row == 1
+    for rank in (rank_targets, rank_new_and_repeated):
+        with pytest.raises(CannotRank, match="NaN") as caught:
+            rank(scores, to_csr(history), to_csr(targets))
+        assert caught.value.row == 1
 
 
 def test_a_target_in_the_history_is_refused():
@@ -151,8 +152,3 @@ def test_means_and_comparisons_are_over_the_users_with_such_a_target():
     assert means[NEW].standard_error == pytest.approx(0.25 / math.sqrt(2))
     compared, plain = compare_paired(values, np.zeros(4)), compare_paired(values[1:3], np.zeros(2))
     assert compared == plain and compared.users == 2
-
-
-def test_a_nan_score_is_refused():
-    with pytest.raises(CannotRank, match="NaN"):
-        rank_new_and_repeated(np.array([[np.nan, 1]], dtype=np.float32), to_csr([[0, 1]]), to_csr([[1, 0]]))

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.optimize import approx_fprime
 from scipy.sparse import csr_matrix, random_array
 from scipy.special import digamma, gammaln
 
@@ -178,30 +179,20 @@ def test_of_several_starts_the_fit_with_the_highest_bound_is_kept():
 
 
 def test_every_block_is_a_stationary_point_of_the_bound():
-    """Central differences in the logarithm of each number, next to the curvature that they meet."""
+    """The slopes of the bound by the logarithm of each number."""
     matrix = draw_edges(users=8, items=6, density=0.4, seed=2)
     dense = Dense(matrix, start_ascent(matrix), SETTINGS)
-    step = 1e-4
-    for block, names in {
-        "gamma": ("gamma", "gamma_rate"),
-        "kappa": ("kappa",),
-        "lambda": ("lam", "lam_rate"),
-        "tau": ("tau",),
-        "phi": ("phi",),
-    }.items():
+    arrays = {"gamma": "gamma gamma_rate", "kappa": "kappa", "lambda": "lam lam_rate", "tau": "tau", "phi": "phi"}
+    for block, names in arrays.items():
         dense.update(block)
-        middle = dense.bound()
-        for name in names:
+        for name in names.split():
             array = getattr(dense, name)
-            for place in list(np.ndindex(array.shape))[:24]:
-                if name == "phi" and dense.y[place[:2]] == 0:
-                    continue
-                values = []
-                for factor in (np.exp(step), np.exp(-step)):
-                    moved = array.copy()
-                    moved[place] *= factor
-                    setattr(dense, name, moved / moved.sum(axis=2, keepdims=True) if name == "phi" else moved)
-                    values.append(dense.bound())
-                setattr(dense, name, array)
-                assert max(values) <= middle + 1e-9
-                assert values[0] - values[1] == pytest.approx(0, abs=1e-2 * (2 * middle - sum(values)) + 1e-9)
+
+            def bound(logarithms, name=name, shape=array.shape):
+                moved = np.exp(logarithms).reshape(shape)
+                setattr(dense, name, moved / moved.sum(axis=2, keepdims=True) if name == "phi" else moved)
+                return dense.bound()
+
+            slopes = approx_fprime(np.log(array).ravel(), bound, 1e-6)
+            setattr(dense, name, array)
+            np.testing.assert_allclose(slopes, 0, atol=1e-4)

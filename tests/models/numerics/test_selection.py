@@ -7,10 +7,8 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 from scipy.sparse import random as random_matrix
 
-from oneclass.models.binary_matrix.kernels import group_by_vertex
 from oneclass.models.numerics.adjacency import contains, find_largest, first_above, nth_smallest
 from oneclass.models.numerics.constrained_top_k import Constraints, select_top_items
-from oneclass.models.numerics.threads import kernel_threads
 from oneclass.models.numerics.top_k import find_top_contributions
 from oneclass.models.reranking import project_items, rerank, select_diverse_items, unit_rows
 
@@ -134,16 +132,6 @@ def test_constraints_hold_lists_are_full_and_similarity_falls():
             assert (np.diff(best[user][: len(listed)][~is_pinned]) <= 0).all() and is_pinned[: is_pinned.sum()].all()
 
 
-@pytest.mark.parametrize("dtype", [np.int32, np.int64])
-def test_grouped_is_a_stable_sort(dtype):
-    vertices = np.random.default_rng(2).integers(0, 20, 500).astype(dtype)
-    vertices = vertices[vertices != 7]  # a vertex without entries
-    starts, order = group_by_vertex(vertices, 22)
-    np.testing.assert_array_equal(order, np.argsort(vertices, kind="stable"))
-    np.testing.assert_array_equal(np.diff(starts), np.bincount(vertices, minlength=22))
-    assert starts.dtype == np.int64 and order.dtype == np.int32
-
-
 def draw_candidates(seed, users=6, candidates=25, width=40, items=60):
     """Candidates with scores, best first, and vectors."""
     random = np.random.default_rng(seed)
@@ -195,14 +183,6 @@ def test_short_rows_equal_scores_duplicates_and_unknown_items():
     scores = np.array([[5, 4, 3, 2, 1], [1, 1, -np.inf, -np.inf, -np.inf], [-np.inf] * 5], dtype=np.float32)
     picked = rerank(ids, scores, vectors, 5, strength=0.7)
     assert picked.tolist() == [[0, 4, 1, 2, 3], [0, 1, -1, -1, -1], [-1] * 5]
-
-
-def test_threads_and_other_users_change_nothing():
-    ids, scores, vectors = draw_candidates(3, users=40)
-    with kernel_threads(1):
-        alone = rerank(ids[7:8], scores[7:8], vectors, 10, strength=0.4)
-    with kernel_threads(2):
-        assert (rerank(ids, scores, vectors, 10, strength=0.4)[7] == alone[0]).all()
 
 
 def test_projections_have_the_correlations_of_the_columns():

@@ -2,13 +2,11 @@
 
 import tempfile
 from contextlib import contextmanager
-from itertools import pairwise
 
 import numpy as np
 import pytest
 from scipy.sparse import csr_matrix, vstack
 
-from oneclass.models.distributed import partition_users
 from oneclass.models.evaluation.holdout import choose_held_out_edges, split_matrix
 from oneclass.models.evaluation.metrics import average_over_users, compute_user_metrics
 from oneclass.models.evaluation.ranking import rank_targets
@@ -127,9 +125,12 @@ def test_in_turns_30_iterations_reach_the_s_of_one_machine_within_a_standard_err
         assert right.value > 0.8 and abs(found.value - right.value) < right.standard_error, score
 
 
-def test_users_that_are_nowhere_are_missed_with_what_to_do(long_tailed):
-    with by_messages(long_tailed, blocks=2) as posterior, pytest.raises(FileNotFoundError, match="every worker sees"):
-        posterior.blocks[0].read(1)
+def test_users_that_are_nowhere_and_rows_of_another_matrix_are_refused_with_what_to_do(long_tailed):
+    with by_messages(long_tailed, blocks=2) as posterior:
+        with pytest.raises(FileNotFoundError, match="every worker sees"):
+            posterior.blocks[0].read(1)
+        with pytest.raises(ValueError, match=r"rows 0 to \d+ came as a matrix of .*90 columns"):
+            posterior.blocks[0].matrix(90)
 
 
 @pytest.mark.parametrize("given", [True, False], ids=["a folder", "no folder"])
@@ -232,55 +233,3 @@ def test_items_alone_travel_however_many_users_there_are(long_tailed, tmp_path, 
     assert max(scales.taken) <= 120 * (4 * (2 * 5 + 2) + 8) + 3000
     assert max(scales.given) <= 120 * 4 * message_size(5) + 1000
     assert_same_bits(model, fit_model(matrix, blocks=3, iterations=4))
-
-
-def test_blocks_have_about_equal_numbers_of_edges_and_none_is_empty(long_tailed):
-    with partition_users(long_tailed, 4, None, FitOptions()) as cut:
-        starts, bounds = long_tailed.indptr, [(block.first, block.end) for block in cut]
-    assert bounds[0][0] == 0 and bounds[-1][1] == 300 and all(a[1] == b[0] for a, b in pairwise(bounds))
-    loads = [starts[end] - starts[first] + 8 * (end - first) for first, end in bounds]
-    assert max(loads) - min(loads) < 2 * (8 + np.diff(starts).max())
-    with partition_users(csr_matrix(np.eye(2)), 9, None, FitOptions()) as cut:
-        assert [(block.first, block.end) for block in cut] == [(0, 1), (1, 2)]
-
-
-def double_block(block, state, add):
-    """A call as a model has it: it reads the users, writes them, and answers."""
-    users = block.read(state)["users"]
-    block.write(state + 1, {"users": 2 * users + add, "same": block.read(state)["same"]})
-    return block.number, users.sum()
-
-
-@pytest.fixture
-def user_blocks(long_tailed, tmp_path):
-    with partition_users(long_tailed, 3, "terms", FitOptions(workers=Backwards(), scratch=tmp_path)) as blocks:
-        blocks.write_users({"users": np.arange(300.0), "same": np.arange(600).reshape(300, 2)})
-        yield blocks
-    assert not list(tmp_path.iterdir())
-
-
-def test_blocks_keep_what_their_calls_write_and_a_call_that_is_made_twice_writes_the_same(user_blocks):
-    assert [number for number, _ in user_blocks.map_blocks(double_block, 1.0, writes=True)] == [0, 1, 2]
-    np.testing.assert_array_equal(user_blocks.gather_users()["users"], 2 * np.arange(300.0) + 1)
-    np.testing.assert_array_equal(user_blocks.gather_users()["same"], np.arange(600).reshape(300, 2))
-
-
-def test_some_blocks_are_asked_and_the_others_stay(user_blocks):
-    user_blocks.map_blocks(double_block, 0.0, of=user_blocks[1:2], writes=True)
-    middle, users = user_blocks[1], np.arange(300.0)
-    users[middle.first : middle.end] *= 2
-    np.testing.assert_array_equal(user_blocks.gather_users()["users"], users)
-
-
-def test_two_writes_of_a_block_are_kept(user_blocks, tmp_path):
-    for _ in range(4):
-        user_blocks.map_blocks(double_block, 0.0, writes=True)
-    names = sorted(file.name for file in tmp_path.glob("*/*"))
-    assert names == [f"block-{number}-{state}.npz" for number in range(3) for state in (3, 4)]
-
-
-def test_a_block_has_its_rows_and_refuses_those_of_another_matrix(user_blocks, long_tailed):
-    for block in user_blocks:
-        assert (block.matrix(120) != long_tailed[block.first : block.end]).nnz == 0
-    with pytest.raises(ValueError, match=r"rows 0 to \d+ came as a matrix of .*90 columns"):
-        user_blocks[0].matrix(90)

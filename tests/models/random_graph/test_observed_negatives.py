@@ -1,19 +1,16 @@
-"""Observed negatives: which graphs are drawn, the bound that is climbed on them, and what `like` then estimates."""
+"""Observed negatives: which graphs are drawn, and the bound that is climbed on them."""
 
 import numpy as np
 import pytest
 from pydantic import ValidationError
 from scipy.sparse import csr_matrix
-from scipy.special import expit
 
-from oneclass.models.evaluation.calibration import calibration_error
 from oneclass.models.fit_options import FitOptions
 from oneclass.models.negatives.sampling import degree_histogram
 from oneclass.models.numerics.adjacency import copy_pattern
 from oneclass.models.random_graph.explicit_negatives import ExplicitNegativeSampler
 from oneclass.models.random_graph.inference import PrecisionPosterior, RandomGraphPosterior
 from oneclass.models.random_graph.model import RandomGraph, RandomGraphSettings
-from oneclass.tasks.demo import DemoSettings, simulate_likes
 from tests.models.random_graph.test_random_graph import dense_bound, dense_moments, float_sides, random_side
 
 pytestmark = pytest.mark.slow
@@ -110,29 +107,6 @@ def test_the_bound_is_that_of_three_kinds_of_edges():
     drawn = (random * (terms - mean / 2)).sum()
     rest = dense_bound(*sides, q.taus, none, none, xi)  # of the priors and q
     assert q.bound(graph) == pytest.approx(known + drawn + rest, rel=1e-6)
-
-
-def test_on_the_demo_like_estimates_the_coin():
-    demo = DemoSettings(users=800, items=400, likes=24_000)
-    story, rng = simulate_likes(demo, 1), np.random.default_rng(5)
-    items = np.repeat(np.arange(demo.items), np.diff(story.starts))
-    held, liked = rng.random(len(items)) < 0.1, story.liked
-
-    def matrix(some):
-        edges = np.ones(some.sum(), dtype=np.float32), (story.users[some], items[some])
-        return csr_matrix(edges, shape=(demo.users, demo.items))
-
-    likes, negatives = matrix(liked & ~held), matrix(~liked & ~held)
-    users, traits = story.users[held], story.traits
-    coin = expit(np.einsum("pk,pk->p", traits.users[users], traits.items[items[held]]) + traits.item_bias[items[held]])
-    errors, correlations = {}, {}
-    for on in (False, True):
-        settings = RandomGraphSettings(explicit_negatives=on, learn_tau=False)
-        model = RandomGraph(settings, seed=1, threads=2).fit(likes, FitOptions(explicit_negatives=negatives))
-        like = model.like(likes[users], users=users, items=items[held][:, None])[0][:, 0]
-        errors[on], correlations[on] = calibration_error(like, coin), np.corrcoef(like, coin)[0, 1]
-    assert errors[True] < 0.03 and errors[False] > 0.06
-    assert correlations[True] > correlations[False] + 0.05
 
 
 def test_what_cannot_be_is_refused():

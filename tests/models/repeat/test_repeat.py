@@ -52,10 +52,10 @@ def split_log(events, shape, cut):
     return with_event_ages(matrix, EventAges(starts, (cut - 1 - days).astype(np.int32))), later
 
 
-def compute_ndcg(scores, later, k=100):
+def compute_ndcg(scores, later):
     """nDCG of each user with something in the window, over all items, the history left in."""
     gains = (later.toarray() > 0)[np.diff(later.indptr) > 0]
-    order = np.argsort(-scores[np.diff(later.indptr) > 0], axis=1, kind="stable")[:, :k]
+    order = np.argsort(-scores[np.diff(later.indptr) > 0], axis=1, kind="stable")[:, :100]
     discounts = 1 / np.log2(np.arange(2, order.shape[1] + 2))
     found = np.take_along_axis(gains, order, axis=1) @ discounts
     return found / np.cumsum(discounts)[np.minimum(gains.sum(axis=1), order.shape[1]) - 1]
@@ -108,17 +108,6 @@ def test_scores_are_the_probabilities_of_the_equations(returning, monkeypatch):
     outside = scores[0][np.asarray(log[0].todense())[0] == 0]
     degrees = log.getnnz(axis=0)[np.asarray(log[0].todense())[0] == 0]
     assert (outside < 0).all() and (np.argsort(outside, kind="stable") == np.argsort(degrees, kind="stable")).all()
-
-
-def test_the_gap_term_pays_where_gaps_are_regular(monkeypatch):
-    log, later = simulate_log(0.85, gap=60.0, gap_sd=0.15, seed=3)
-    with_gaps = fit_repeat(log)
-    scores = with_gaps.scores(log)
-    monkeypatch.setattr(ReturnStatistics, "log_hazard", lambda self, items, age, window: np.zeros(len(items)))
-    without = fit_repeat(log)
-    assert with_gaps.coefficients[FEATURES.index("gap")] > 0.1 and without.coefficients[FEATURES.index("gap")] == 0
-    gain = compute_ndcg(scores, later) - compute_ndcg(without.scores(log), later)
-    assert gain.mean() > 2 * gain.std() / np.sqrt(len(gain))
 
 
 def test_probabilities_are_calibrated_on_the_next_window(returning, fitted):
@@ -320,16 +309,9 @@ def test_new_items_are_expected_as_often_as_they_are_taken(returning, mixture):
 
 
 def test_where_nobody_returns_the_list_is_the_components():
-    log, later = simulate_log(0.0)
-    mixed = make_mixture(log)
-    component = MRFDense().fit(log)
-    expected = mask_scores(component.scores(log), log)
-    np.testing.assert_array_equal(
-        np.argsort(-mask_scores(mixed.scores(log), log), axis=1, kind="stable"),
-        np.argsort(-expected, axis=1, kind="stable"),
-    )
-    gain = compute_ndcg(mixed.scores(log), later, k=20) - compute_ndcg(expected, later, k=20)
-    assert abs(gain.mean()) < 0.002
+    log, _ = simulate_log(0.0)
+    mixed, alone = (mask_scores(model.scores(log), log) for model in (make_mixture(log), MRFDense().fit(log)))
+    np.testing.assert_array_equal(*(np.argsort(-scores, axis=1, kind="stable") for scores in (mixed, alone)))
 
 
 def test_a_stored_fit_of_the_component_is_used(returning, mixture, component):

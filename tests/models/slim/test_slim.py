@@ -112,19 +112,6 @@ def test_items_that_the_same_users_like_are_solved_as_if_apart(name, long_tailed
     assert weights.has_sorted_indices and (weights.diagonal() == 0).all() and weights[30, 0] > 0
 
 
-@pytest.mark.filterwarnings("error")
-def test_items_of_a_single_user_are_solved():
-    likes = np.zeros((31, 300))
-    likes[0], likes[np.arange(1, 31), np.arange(30)] = 1, 1
-    weights = fit_model(csr_matrix(likes), l1=0.01, l2=5.0).weights.toarray()
-    others = np.arange(1, 300)
-    gram = likes.T @ likes
-    right = gram[others, 0] - 0.01
-    expected = np.linalg.solve(gram[np.ix_(others, others)] + 5.0 * np.eye(299), right)
-    assert (expected > 0).all()
-    np.testing.assert_allclose(weights[others, 0], expected, atol=2e-5)
-
-
 def test_a_log_of_one_user_has_the_weights_of_its_equation():
     for items in range(2, 60):
         weights = fit_model(csr_matrix(np.ones((1, items))), l1=0.015, l2=15.0).weights.toarray()

@@ -106,30 +106,6 @@ def test_half_a_pass_never_raises_the_loss(loss, steps, long_tailed):
         before = now
 
 
-@losses
-@solvers
-def test_the_reported_loss_is_the_loss(loss, steps, long_tailed):
-    given = draw_problem(long_tailed, loss, 40)
-    list(given.half_passes(steps))
-    value = given.items.solve(given.of_items, given.of_users, 40, steps)
-    value += given.loss.constant(given.counts.T.tocsr(), None, given.weights)
-    assert value + given.users.penalty(given.of_users, 40) == pytest.approx(given.total(), 1e-5)
-
-
-def test_a_few_steps_reach_the_loss_of_exact_solutions(long_tailed, monkeypatch):
-    monkeypatch.setattr("oneclass.models.wmf.model.TOLERANCE", 0.0)
-
-    def last(steps):
-        epochs = []
-        monkeypatch.setattr("oneclass.models.wmf.model.STEPS", steps)
-        settings = WMFSettings(factors=20, iterations=60, regularization=0.02)
-        WMF(settings).fit(long_tailed, FitOptions(on_epoch=epochs.append))
-        assert [epoch.number for epoch in epochs] == list(range(1, 61))
-        return epochs[-1].values["loss"]
-
-    assert last(3) == pytest.approx(last(20), rel=2e-3)
-
-
 def test_folding_in_solves_the_users_of_the_last_items(long_tailed):
     model = WMF(WMFSettings(factors=21, iterations=3, user_weight_exponent=0.7)).fit(long_tailed)
     given = Problem(long_tailed, model._loss(), np.ones(300), 21)
@@ -195,16 +171,21 @@ def fit_model(likes, considered=None, threads=1, **more):
     return WMF(settings, seed=3, threads=threads).fit(csr_matrix(counts), options)
 
 
+def weigh_users(p):
+    """The power -0.3 of what a user's targets add up to, of mean one; 1 for a user without any."""
+    weights, active = np.ones(len(p)), p.any(axis=1)
+    weights[active] = p[active].sum(axis=1) ** -0.3
+    weights[active] /= weights[active].mean()
+    return weights
+
+
 def test_items_solve_their_normal_equations(log, monkeypatch):
     """Those of the last half pass: pairs in S pull with p, and all pairs with alpha0."""
     likes, considered = log
     p = likes + WEIGHT * considered
     monkeypatch.setattr("oneclass.models.wmf.model.STEPS", 30)
     model = fit_model(likes, considered, iterations=3)
-    active = p.any(axis=1)
-    weights = np.where(active, np.where(active, p.sum(axis=1), 1.0) ** -0.3, 0.0)
-    weights = np.where(active, weights / weights[active].mean(), 1.0)
-    u, seen = model.user_factors.astype(float), p > 0
+    u, seen, weights = model.user_factors.astype(float), p > 0, weigh_users(p)
     for item in range(40):
         of_users = weights * (seen[:, item] + 0.1)
         ridge = 0.01 * ((weights * seen[:, item]).sum() + 0.1 * weights.sum())
@@ -212,17 +193,20 @@ def test_items_solve_their_normal_equations(log, monkeypatch):
         np.testing.assert_allclose(model.item_factors[item], solved, atol=2e-4)
 
 
-def test_the_loss_falls_to_that_of_the_factors(log):
+@pytest.mark.parametrize("weight", [0.0, WEIGHT], ids=["likes", "weak likes"])
+def test_the_loss_falls_to_that_of_the_factors(weight, log):
     likes, considered = log
-    values = []
-    settings = WMFSettings(**SETTINGS, explicit_negative_weight=WEIGHT, user_weight_exponent=0.0)
+    values, p = [], likes + weight * considered
+    settings = WMFSettings(**SETTINGS, explicit_negative_weight=weight)
     options = FitOptions(
         explicit_negatives=csr_matrix(considered), on_epoch=lambda epoch: values.append(epoch.values["loss"])
     )
     model = WMF(settings, seed=3).fit(csr_matrix(likes), options)
-    u, v, p = model.user_factors.astype(float), model.item_factors.astype(float), likes + WEIGHT * considered
-    of_users, of_items = (0.01 * ((p > 0).sum(axis=side) + 0.1 * p.shape[side]) for side in (1, 0))
-    loss = ((p > 0) * (u @ v.T - p) ** 2).sum() + 0.1 * ((u @ v.T) ** 2).sum()
+    u, v = model.user_factors.astype(float), model.item_factors.astype(float)
+    weights, seen = weigh_users(p), p > 0
+    of_users = 0.01 * weights * (seen.sum(axis=1) + 0.1 * p.shape[1])
+    of_items = 0.01 * (weights @ seen + 0.1 * weights.sum())
+    loss = weights @ (seen * (u @ v.T - p) ** 2 + 0.1 * (u @ v.T) ** 2).sum(axis=1)
     loss += of_users @ (u**2).sum(axis=1) + of_items @ (v**2).sum(axis=1)
     assert values == sorted(values, reverse=True) and values[-1] == pytest.approx(loss, rel=1e-5)
 
@@ -233,13 +217,9 @@ def have_same_factors(one, other):
 
 def test_where_the_log_tells_of_none_or_the_weight_is_0_nothing_changes(log):
     likes, considered = log
-    plain = fit_model(likes, explicit_negative_weight=0.0)
-    assert have_same_factors(plain, fit_model(likes)) and have_same_factors(
-        plain, fit_model(likes, np.zeros_like(likes))
-    )
-    assert have_same_factors(
-        plain, fit_model(likes, considered, explicit_negative_weight=0.0)
-    ) and not have_same_factors(plain, fit_model(likes, considered))
+    plain, without = fit_model(likes), fit_model(likes, considered, explicit_negative_weight=0.0)
+    assert have_same_factors(plain, fit_model(likes, np.zeros_like(likes))) and have_same_factors(plain, without)
+    assert not have_same_factors(plain, fit_model(likes, considered))
 
 
 def test_new_users_are_folded_in_by_their_likes(log):
