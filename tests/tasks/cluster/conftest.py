@@ -23,10 +23,9 @@ QUICKLY = {  # of a worker that says nothing more, by default 5 minutes; and of 
 class Cluster:
     """One scheduler, whose workers the tests start and end."""
 
-    def __init__(self, folder: Path, protocol: str) -> None:
+    def __init__(self, folder: Path) -> None:
         self._folder, self.processes = folder, []
-        where = "--protocol", protocol, "--host", "127.0.0.1", "--port", "0"
-        self.scheduler = self._start("scheduler", *where, "--no-dashboard")
+        self.scheduler = self._start("scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard")
         self._wait(lambda: self._file.exists())
         from distributed import Client  # here, since tests by default need none
 
@@ -38,10 +37,8 @@ class Cluster:
 
         with Client(self.address) as client:
             before = len(client.scheduler_info(n_workers=-1)["workers"])
-            words = arguments or ("--nthreads", "1")
-            process = self._start(
-                "worker", "--host", "127.0.0.1", "--no-nanny", "--no-dashboard", *words, source=source
-            )
+            words = "--host", "127.0.0.1", "--no-nanny", "--no-dashboard", *(arguments or ("--nthreads", "1"))
+            process = self._start("worker", *words, source=source)
             self._wait(lambda: len(client.scheduler_info(n_workers=-1)["workers"]) > before)
         return process
 
@@ -58,10 +55,9 @@ class Cluster:
         command = [sys.executable, "-m", "dask", *words, "--scheduler-file", str(self._file)]
         environment = {**os.environ, **QUICKLY, "PYTHONPATH": os.pathsep.join([str(source), str(ROOT)])}
         with (self._folder / "said").open("ab") as said:
-            self.processes.append(
-                subprocess.Popen(command, env=environment, cwd=self._folder, stdout=said, stderr=said)
-            )
-        return self.processes[-1]
+            process = subprocess.Popen(command, env=environment, cwd=self._folder, stdout=said, stderr=said)
+        self.processes.append(process)
+        return process
 
     def _wait(self, there) -> None:
         until = time.monotonic() + 60
@@ -71,9 +67,9 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def start_cluster(folder: Path, protocol: str = "tcp") -> Iterator[Cluster]:
+def start_cluster(folder: Path) -> Iterator[Cluster]:
     folder.mkdir(parents=True, exist_ok=True)
-    cluster = Cluster(folder, protocol)
+    cluster = Cluster(folder)
     try:
         yield cluster
     finally:
@@ -91,8 +87,8 @@ def home(tmp_path):
     return home_in(tmp_path / "var")
 
 
-def identify_worker(home: Home) -> tuple[int, int]:
-    return os.getpid(), home.limits.threads
+def identify_worker(home: Home) -> int:
+    return os.getpid()
 
 
 def record_slowly(home: Home, began: Path, seconds: float) -> int:
@@ -105,7 +101,3 @@ def record_slowly(home: Home, began: Path, seconds: float) -> int:
 
 def ends_its_process(home: Home) -> None:
     os._exit(9)
-
-
-def double_number(number: int) -> int:
-    return 2 * number

@@ -32,6 +32,10 @@ def home(home):
     return replace(home, limits=Limits(threads=2, memory=1 << 30))
 
 
+def numbered(count):
+    return [(number,) for number in range(count)]
+
+
 def test_answers_come_in_the_order_of_the_calls_with_the_callers_context(home):
     run.set("this one")
 
@@ -39,20 +43,16 @@ def test_answers_come_in_the_order_of_the_calls_with_the_callers_context(home):
         time.sleep(0.05 if number % 2 == 0 else 0)
         return number, run.get()
 
-    calls = [(number,) for number in range(9)]
-    assert list(imap(LOCAL, slow_at_first, home, calls, label="call")) == [(number, "this one") for number in range(9)]
-    assert list(imap(LOCAL, slow_at_first, home, [], label="call")) == []
+    found = list(imap(LOCAL, slow_at_first, home, numbered(9), label="call"))
+    assert found == [(number, "this one") for number in range(9)]
 
 
 @pytest.mark.parametrize(
     ("cores", "memory", "serial", "at_a_time", "of_each"),
     [(2, 1, False, 2, 1), (2, 1, True, 1, 2), (2, 600 << 20, False, 1, 2), (1, 1, False, 1, 1)],
 )
-def test_so_many_at_a_time_as_there_are_threads_and_as_memory_has_room_for(
-    home, cores, memory, serial, at_a_time, of_each
-):
-    home, most = replace(home, limits=replace(home.limits, threads=cores)), []
-    at_work = set()
+def test_so_many_at_a_time_as_threads_and_memory_have_room_for(home, cores, memory, serial, at_a_time, of_each):
+    home, at_work, most = replace(home, limits=replace(home.limits, threads=cores)), set(), []
 
     def call(home, number):
         at_work.add(number)
@@ -62,9 +62,7 @@ def test_so_many_at_a_time_as_there_are_threads_and_as_memory_has_room_for(
         with kernel_threads(cores):
             return numba.get_num_threads()
 
-    found = list(
-        imap(LOCAL, call, home, [(number,) for number in range(6)], label="call", memory=[memory] * 6, serial=serial)
-    )
+    found = list(imap(LOCAL, call, home, numbered(6), label="call", memory=[memory] * 6, serial=serial))
     assert max(most) == at_a_time
     assert found == [min(of_each, numba.config.NUMBA_NUM_THREADS)] * 6
 
@@ -79,15 +77,13 @@ def test_after_a_call_that_fails_those_that_wait_are_not_made(home):
             raise ValueError("the second")
 
     with pytest.raises(ValueError, match="the second"):
-        list(imap(LOCAL, call, home, [(number,) for number in range(30)], label="call"))
+        list(imap(LOCAL, call, home, numbered(30), label="call"))
     assert max(made) < 10
 
 
 def test_results_are_not_computed_far_ahead_of_their_reader(home):
     made = []
-    answers = imap(
-        LOCAL, lambda home, number: made.append(number), home, [(number,) for number in range(50)], label="call"
-    )
+    answers = imap(LOCAL, lambda home, number: made.append(number), home, numbered(50), label="call")
     next(answers)
     time.sleep(0.1)
     assert len(made) <= 5
