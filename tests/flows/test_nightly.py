@@ -1,10 +1,7 @@
-"""The nightly deployment: the README's commands as pasted, with a real server and worker; and which nights run at
-all.
-"""
+"""The nightly deployment: the README's commands, with a real server and worker; and which nights run at all."""
 
 import contextlib
 import os
-import pty
 import subprocess
 import sys
 import uuid
@@ -14,13 +11,13 @@ from pathlib import Path
 import pytest
 from prefect import flow
 from prefect.client.orchestration import get_client
-from prefect.client.schemas.filters import ArtifactFilter, LogFilter
+from prefect.client.schemas.filters import ArtifactFilter
 from prefect.exceptions import ObjectNotFound
 from prefect.flow_engine import run_flow
 from prefect.settings import PREFECT_API_URL, temporary_settings
 from prefect.states import AwaitingRetry, Running, Scheduled
 
-from oneclass.flows import commands, pipeline, run_hooks
+from oneclass.flows import commands, pipeline
 from oneclass.flows import prefect_server as servers
 from oneclass.flows import signals as run_signals
 from oneclass.flows.parameters import BackfillParameters
@@ -50,21 +47,11 @@ def find_readme_command(start: str) -> str:
 
 
 def run_pasted(command: str, environment: dict[str, str], *more: str) -> str:
-    """Run a command on a terminal of its own, without input, and return its output."""
-    ours, theirs = pty.openpty()
-    with subprocess.Popen(
-        [*command.split(), *more], cwd=ROOT, env=environment, stdin=theirs, stdout=theirs, stderr=theirs, text=True
-    ) as process:
-        os.close(theirs)
-        said = b""
-        try:
-            while piece := os.read(ours, 4096):
-                said += piece
-        except OSError:  # the terminal is gone with the process
-            pass
-        os.close(ours)
-        assert process.wait(60) == 0, said.decode()
-    return said.decode()
+    """Run a command without input, and return its output."""
+    where = {"cwd": ROOT, "env": environment, "stdin": subprocess.DEVNULL}
+    ended = subprocess.run([*command.split(), *more], **where, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
 
 
 @pytest.mark.slow
@@ -73,17 +60,13 @@ def test_the_readmes_commands_deploy_and_run_a_night_whose_tables_are_in_the_hom
         client.delete_work_pool("oneclass")  # of another test
     run_pasted(find_readme_command("prefect work-pool create"), environment)
     said = run_pasted(find_readme_command("prefect deploy"), environment)
-    assert "successfully created" in said and "?" not in said
+    assert "successfully created" in said
     run_pasted(find_readme_command("prefect deployment run nightly-retrain"), environment, *SMALL)
     run_pasted(find_readme_command("prefect worker start"), environment, "--run-once")
     home = tmp_path / "home" / "demo"
     assert (home / "published" / "recommendations.parquet").exists()
     runs_kept = query_rows(home.parent, "select flow, state from operations.runs", "demo")
     assert runs_kept == [("nightly-retrain", "completed")]
-    full_form = run_pasted(
-        find_readme_command("prefect deployment run nightly-retrain/"), environment, "--start-in", "1 day"
-    )
-    assert "Created flow run" in full_form
 
 
 def write_star_log(folder, value):
@@ -109,8 +92,6 @@ def test_a_failed_night_is_seen_understood_and_repeated_from_the_ui(environment,
         why = "none of 800 events has a value of at least binarize.threshold = 4"
         assert night.state.is_failed() and why in night.state.message
         assert {"dataset:ml-latest-small", "state:failed"} <= set(night.tags)
-        said = [log.message for log in client.read_logs(LogFilter(flow_run_id={"any_": [night.id]}))]
-        assert sum(why in line for line in said) == 1 and not any("Traceback" in line for line in said)
         shown = client.read_artifacts(artifact_filter=ArtifactFilter(flow_run_id={"any_": [night.id]}))
         assert any(why in str(one.data) for one in shown if one.key == "ml-latest-small-summary")
         write_star_log(home / "landing", 5)  # the log is mended, and the page's `Retry` sets this state
@@ -123,14 +104,12 @@ def test_a_failed_night_is_seen_understood_and_repeated_from_the_ui(environment,
     assert (home / "published" / "recommendations.parquet").exists()
 
 
-def test_a_data_set_gets_a_deployment_of_its_own_with_whole_paths(prefect_server, tmp_path, monkeypatch, capsys):
+def test_a_data_set_gets_a_deployment_of_its_own_with_whole_paths(prefect_server, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tuned.toml").write_text("[slim]\nl1 = 2.0\n")
-    given = ["--dataset", "ml-1m", "--config", "tuned.toml", "--cron", "30 2 * * *"]
-    given += ["--set", "publish.titles=movies.csv"]
+    given = ["--dataset", "ml-1m", "--home", "kept", "--config", "tuned.toml", "--set", "publish.titles=movies.csv"]
     for _ in range(2):  # a second time it is updated
-        assert commands.main("deploy", [*given, "--home", "kept", "--timezone", "Europe/Paris"]) == 0
-    assert "nightly-retrain/nightly-retrain-ml-1m" in capsys.readouterr().out
+        assert commands.main("deploy", [*given, "--cron", "30 2 * * *", "--timezone", "Europe/Paris"]) == 0
     with get_client(sync_client=True) as client:
         made = client.read_deployment_by_name("nightly-retrain/nightly-retrain-ml-1m")
     assert made.parameters == {
@@ -141,9 +120,7 @@ def test_a_data_set_gets_a_deployment_of_its_own_with_whole_paths(prefect_server
     }
     assert made.entrypoint == "oneclass.flows.pipeline.nightly_retrain" and not made.pull_steps
     assert [(one.schedule.cron, one.schedule.timezone) for one in made.schedules] == [("30 2 * * *", "Europe/Paris")]
-    assert (
-        made.global_concurrency_limit is None
-    )  # one run at a time is the data set's own rule, whichever deployment it is of
+    assert made.global_concurrency_limit is None  # one run at a time is the data set's own rule
 
 
 @pytest.fixture
@@ -160,11 +137,11 @@ def night(prefect_server, tmp_path):
     return given, home, told
 
 
-def find_end_state(given, due=None):
-    """The state that a night ends in, which was to begin some time before."""
-    state = Scheduled(scheduled_time=datetime.now(UTC) - timedelta(hours=due or 0))
+def find_end_state(given, due=0):
+    """The state that a night ends in, which was to begin some hours before."""
+    state = Scheduled(scheduled_time=datetime.now(UTC) - timedelta(hours=due))
     with get_client(sync_client=True) as client:
-        run = client.create_flow_run(pipeline.nightly_retrain, parameters=given, state=state) if due else None
+        run = client.create_flow_run(pipeline.nightly_retrain, parameters=given, state=state)
     return run_flow(pipeline.nightly_retrain, flow_run=run, parameters=given, return_type="state")
 
 
@@ -174,17 +151,6 @@ def test_a_night_ends_as_cancelled_where_another_is_at_work_on_the_data_set(nigh
         state = find_end_state(given)
     assert state.is_cancelled() and "another run is at work" in state.message
     assert told.read_text() == f"cancelled\n{state.message}"
-
-
-def test_a_cancelled_night_ends_the_command_with_2_and_its_reason(night, monkeypatch, capsys):
-    given, home, _ = night
-    with contextlib.ExitStack() as stack:  # another run begins after the command has checked the home
-        monkeypatch.setattr(run_hooks, "check_home", lambda run: stack.enter_context(runs.lock_data_set(run.home)))
-        assignments = [f"{name}={value}" for name, value in given["settings"].items()]
-        command = ["--dataset", "demo", "--home", str(home.root), "--models", "popularity", "--set", *assignments]
-        assert commands.main("nightly_retrain", command) == 2
-    said = "demo: another run is at work on this data set; nothing was done."
-    assert capsys.readouterr().err.strip().splitlines()[-1] == said
 
 
 @pytest.mark.slow
@@ -207,14 +173,11 @@ def test_a_night_whose_home_cannot_be_opened_is_reported(night):
     assert told.read_text().startswith("failed\n")
 
 
-def test_a_late_night_ends_as_cancelled_where_a_later_one_did_its_work(night):
-    state = find_end_state(night[0], due=3)
-    assert state.is_cancelled() and "run earlier began" in state.message
-
-
 @pytest.mark.slow
-def test_a_night_that_began_late_is_reported(night):
+def test_a_late_night_is_cancelled_where_a_later_one_did_its_work_and_else_is_reported(night):
     given, home, told = night
+    state = find_end_state(given, due=3)
+    assert state.is_cancelled() and "run earlier began" in state.message
     with warehouse.open_warehouse(home) as connection:
         connection.execute("update operations.runs set started_at = now()::timestamp - interval 1 day")
     assert find_end_state(given, due=3).is_completed()
@@ -230,12 +193,8 @@ def test_a_night_that_began_late_is_reported(night):
     ],
 )
 def test_a_run_whose_process_died_is_put_right_by_the_next(prefect_server, home, noted, shown):
-    @flow
-    def killed():
-        return None
-
     with get_client(sync_client=True) as client:
-        ids = [client.create_flow_run(killed, state=state()).id for state in (Scheduled, Scheduled)]
+        ids = [client.create_flow_run(pipeline.nightly_retrain, state=Scheduled()).id for _ in range(2)]
         client.set_flow_run_state(ids[0], Running(), force=True)
         with warehouse.open_warehouse(home) as connection:
             for run_id in (ids[0], uuid.uuid4()):  # the second ran with a server that knows nothing here
@@ -257,18 +216,15 @@ def test_a_run_whose_process_died_is_put_right_by_the_next(prefect_server, home,
     assert states == [(shown.lower(),)]
 
 
-AWAY = "http://127.0.0.1:9/api"
-
-
 def test_a_server_that_is_away_is_done_without_by_runs_and_named_by_a_deployment(tmp_path, caplog, capsys):
-    with temporary_settings({PREFECT_API_URL: AWAY}):
+    away = "http://127.0.0.1:9/api"
+    with temporary_settings({PREFECT_API_URL: away}):
         with servers.ensure_server():
-            assert PREFECT_API_URL.value() != AWAY
-        assert PREFECT_API_URL.value() == AWAY
-        assert AWAY in caplog.text and "goes on" in caplog.text
+            assert PREFECT_API_URL.value() != away
+        assert PREFECT_API_URL.value() == away and away in caplog.text
         assert commands.main("deploy", ["--dataset", "ml-1m", "--home", str(tmp_path)]) == 2
     stderr = capsys.readouterr().err
-    assert f"{AWAY}: no Prefect server answers there" in stderr and "Start it (prefect server start)" in stderr
+    assert f"{away}: no Prefect server answers there" in stderr and "Start it (prefect server start)" in stderr
 
 
 def test_a_run_without_a_summary_keeps_its_state_and_notifies(tmp_path, caplog):
