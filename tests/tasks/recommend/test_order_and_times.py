@@ -50,8 +50,7 @@ def ordered(tmp_path_factory):
     for user in range(60):
         items = dict.fromkeys(user % 2 * 15 + int(item) for item in generator.integers(20, size=14))
         events += [(f"u{user}", f"i{item}", 1, FIRST + timedelta(hours=at)) for at, item in enumerate(items)]
-    models = {"mrf_dense": MRF, "slim": MODELS["slim"].Settings(recency_exponent=1.5)}
-    run_night(home, [events[at] for at in generator.permutation(len(events))], models, BinarizeSettings())
+    run_night(home, [events[at] for at in generator.permutation(len(events))], {"mrf_dense": MRF}, BinarizeSettings())
     return home, {user: [item for one, item, *_ in events if one == user] for user, *_ in events}
 
 
@@ -61,9 +60,7 @@ def shop(ordered):
 
 
 def by_hand(shop, history):
-    """{item: score}, (1 + places from the end)^-1.5 times the weights, and what each item of the history adds to
-    them.
-    """
+    """The scores, (1 + places from the end)^-1.5 times the weights, and what each item of the history adds."""
     columns = [shop.names.column_index(item) for item in history]
     added = (1.0 + np.arange(len(history))[::-1, None]) ** -1.5 * shop.fitted.weights[columns]
     return added.sum(axis=0), dict(zip(history, added, strict=True))
@@ -79,14 +76,12 @@ def test_a_history_that_is_given_is_in_its_order(shop):
         assert because == [one for one in sorted(added, key=lambda one: -added[one][column]) if added[one][column] > 0]
     back = shop.recommend(["i3", "i9", "i1"], n=4)
     assert not back["score"].equals(there["score"])
-    assert shop.recommend(["i1", "i9", "i1", "i3", "i9"], n=4).equals(there)  # the first mention of each counts
-    with pytest.warns(match="not known"):
-        assert shop.recommend(["i1", "i9", "never seen", "i3", "nor this"], n=4).equals(there)
+    with pytest.warns(match="not known"):  # the first mention of each item counts
+        assert shop.recommend(["i1", "i9", "never seen", "i1", "i3", "i9"], n=4).equals(there)
     many = pl.DataFrame({"user_id": list("bababab"), "item_id": ["i1", "i3", "i9", "i9", "i1", "i1", "i3"]})
     found = shop.recommend_many(many, n=4)
     for user, expected in (("b", there), ("a", back)):
         assert found.filter(pl.col("user_id") == user).drop("user_id", "rank").equals(expected)
-    assert len(shop.recommend([], n=3)) == 3 and len(shop.similar_items("i1", n=3)) == 3
 
 
 def test_an_explanation_weighs_as_the_recommendations_do_also_once_a_model_is_promoted_by_hand(ordered, shop):
@@ -116,7 +111,6 @@ def test_users_of_the_log_are_scored_by_the_ages_of_their_events(tmp_path):
             events.append((f"u{user}", f"i{item}", int(generator.integers(1, 6)), at))
     digest = run_night(home, events, {"repeat": REPEAT}, BinarizeSettings(threshold=2), times=True)
     stored = matrices.load_split(home, digest)
-    assert stored.event_ages.days.max() > 60
     expected = MODELS["repeat"](REPEAT).fit(stored.histories).scores(stored.histories)
     for publication in ("run", "promoted"):
         if publication == "promoted":
