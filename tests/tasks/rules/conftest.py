@@ -75,12 +75,11 @@ class RuledShop:
             (user, item) for user, history in enumerate(drawn.histories) for item in {*history, user % ITEMS}
         }
         returned = {(user, item) for user, items in enumerate(drawn.excluded) for item in items}
-        days = {(user, item): (user + item) % 20 for user, item in self.bought}
-        log_into(
-            home,
-            [(f"u{user}", f"i{item}", 1, FIRST + timedelta(days=day), "order") for (user, item), day in days.items()]
-            + [(f"u{user}", f"i{item}", -1, FIRST, RETURN) for user, item in returned],
-        )
+        orders = [
+            (f"u{user}", f"i{item}", 1, FIRST + timedelta(days=(user + item) % 20), "order")
+            for user, item in self.bought
+        ]
+        log_into(home, orders + [(f"u{user}", f"i{item}", -1, FIRST, RETURN) for user, item in returned])
         self.store(drawn)
         self.digest = split_likes(home, "leave_one_out", held_out_share=0.2)[ALL_EDGES]
         self.fit = train_model(home, self.digest, MODEL, MODELS[MODEL].Settings(l2=2.0)).digest
@@ -133,10 +132,7 @@ class RuledShop:
     def expect(self, case, user_id, shop=None, *, exclude_seen=True):
         """Return the ids that a plain reading of the rules lists for a user."""
         user, shop = self.user_ids.index(user_id), shop or self.shop
-        positions = {item_id: position for position, item_id in enumerate(self.item_ids)}
         allowed = oracle.list_allowed_items(shop, case, user, exclude_seen=exclude_seen)
-        pins = [item_id for item_id in case.rules.pinned if item_id in positions]
-        case = replace(case, rules=case.rules.model_copy(update={"pinned": [f"i{positions[pin]}" for pin in pins]}))
         return [self.item_ids[item] for item in oracle.select_naively(shop, case, user, allowed)]
 
 

@@ -123,35 +123,29 @@ def _draw_item(generator: random.Random, number: int) -> dict[str, Any]:
 
 
 def draw_case(generator: random.Random, items: int) -> RuleCase:
-    """Draw the rules of one list."""
-    eligible = [draw_condition(generator, 2) for _ in range(generator.choice([0, 1, 1, 2]))]
-    boosts = [
-        (draw_condition(generator, 1), generator.choice([-1.0, 0.1, 0.5, 3.0]))
-        for _ in range(generator.choice([0, 0, 1, 2]))
-    ]
-    on_placement = generator.random() < 0.5
-    limits = {column: generator.randint(1, 3) for column in ("genre", "tags") if generator.random() < 0.4}
-    declared = [Boost(when=text, by=by) for (text, _), by in boosts]
-    own = {"boosts": declared[1:], "max_per_category": limits, "eligible": eligible[1][0] if len(eligible) > 1 else ""}
+    """Draw the rules of one list: those of all lists, and in half of the cases those of a placement."""
+    layers, conditions, boosts, limits = [], [], [], {}
+    for _ in range(generator.choice([1, 2])):
+        eligible = [draw_condition(generator, 2)] if generator.random() < 0.7 else []
+        amounts = generator.sample([-1.0, 0.1, 0.5, 3.0], generator.choice([0, 0, 1, 2]))
+        boosted = [(draw_condition(generator, 1), by) for by in amounts]
+        of_layer = {column: generator.randint(1, 3) for column in ("genre", "tags") if generator.random() < 0.4}
+        layers.append(
+            {
+                "eligible": eligible[0][0] if eligible else "",
+                "boosts": [Boost(when=text, by=by) for (text, _), by in boosted],
+                "max_per_category": of_layer,
+            }
+        )
+        conditions += [condition for _, condition in eligible]
+        boosts += [(condition, by) for (_, condition), by in boosted]
+        limits |= of_layer
     ids = [f"i{number}" for number in generator.sample(range(items), min(4, items))] + ["unknown"]
-    general = {
-        "eligible": eligible[0][0] if eligible else "",
-        "pinned": generator.sample(ids, generator.choice([0, 0, 2])),
-        "banned": generator.sample(ids, generator.choice([0, 0, 2])),
-        "boosts": declared[:1],
-        "max_per_category": {"genre": 1} if on_placement and "genre" in limits else {},
-    }
-    if not on_placement:
-        eligible = eligible[:1]
-        general |= {"boosts": declared, "max_per_category": limits}
-    return RuleCase(
-        Rules(**general),
-        Placement(**own) if on_placement else None,
-        generator.choice([1, 3, 10, 40]),
-        [condition for _, condition in eligible],
-        [(condition, by) for (_, condition), by in boosts],
-        limits,
-    )
+    named = {setting: generator.sample(ids, generator.choice([0, 0, 2])) for setting in ("pinned", "banned")}
+    general, *of_placement = layers
+    placement = Placement(**of_placement[0]) if of_placement else None
+    n = generator.choice([1, 3, 10, 40])
+    return RuleCase(Rules(**general, **named), placement, n, conditions, boosts, limits)
 
 
 def draw_condition(generator: random.Random, depth: int) -> tuple[str, Condition]:
@@ -194,12 +188,6 @@ def _draw_leaf(generator: random.Random) -> tuple[str, Condition]:
         (f"length(genre) {sign} 3", _if_known("genre", lambda value: compare(len(value), 3))),
         (f"released {sign} '{day}'", _if_known("released", lambda value: compare(value, day))),
         (f"released between '{DATES[1]}' and '{day}'", _if_known("released", lambda value: DATES[1] <= value <= day)),
-        (
-            "user.age >= stock * 3",
-            lambda item, user: (
-                None if user["age"] is None or item["stock"] is None else user["age"] >= item["stock"] * 3
-            ),
-        ),
     ]
     return generator.choice(leaves)
 
@@ -247,7 +235,8 @@ def list_categories(item: Row, limits: Mapping[str, int]) -> list[tuple[str, str
 
 def select_naively(shop: Shop, case: RuleCase, user: int, allowed: list[int]) -> list[int]:
     """Select the list of a user: pins, then allowed items by score, each if its categories have room."""
-    scores = {item: _replace_nan(shop.scores[user, item]) for item in allowed}
+    without_nan = np.where(np.isnan(shop.scores[user]), np.float32(-np.inf), shop.scores[user])
+    scores = {item: without_nan[item] for item in allowed}
     unboosted = sorted(scores.values(), reverse=True)[: case.n]
     spread = np.float32(0)
     if unboosted and all(math.isfinite(value) for value in (unboosted[0], unboosted[-1])):
@@ -255,7 +244,8 @@ def select_naively(shop: Shop, case: RuleCase, user: int, allowed: list[int]) ->
     for item in allowed:
         by = [amount for condition, amount in case.boosts if condition(shop.items[item], shop.users[user]) is True]
         scores[item] = scores[item] + np.float32(sum(by)) * spread
-    pins = [int(item_id[1:]) for item_id in case.rules.pinned if item_id != "unknown"]
+    numbers = {item["item_id"]: number for number, item in enumerate(shop.items)}
+    pins = [numbers[item_id] for item_id in case.rules.pinned if item_id in numbers]
     ranking = sorted(allowed, key=lambda item: (-scores[item], item))
     chosen: list[int] = []
     counts: Counter[tuple[str, str]] = Counter()
@@ -266,10 +256,6 @@ def select_naively(shop: Shop, case: RuleCase, user: int, allowed: list[int]) ->
             chosen.append(item)
             counts.update(categories)
     return chosen
-
-
-def _replace_nan(score: np.float32) -> np.float32:
-    return np.float32(-np.inf) if np.isnan(score) else score
 
 
 def select_all(shop: Shop, case: RuleCase, *, exclude_seen: bool) -> list[list[int]]:

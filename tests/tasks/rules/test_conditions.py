@@ -1,6 +1,7 @@
 """Conditions of rules and the lists that they leave: what is admitted, and what it comes to in plain Python."""
 
 import random
+import re
 
 import polars as pl
 import pytest
@@ -17,46 +18,19 @@ EMPTY = {"item": pl.DataFrame(schema=oracle.ITEM_TYPES), "user": pl.DataFrame(sc
 CATALOGUE = Catalogue(pl.Series(["i1"]), pl.Series([1]), EMPTY)
 
 
-@settings(max_examples=60, deadline=None)
-@given(seed=st.integers(0, 2**32))
-def test_conditions_mean_the_same_in_python(seed):
-    generator = random.Random(seed)
-    shop = oracle.draw_shop(generator, items=30, users=3)
-    text, condition = oracle.draw_condition(generator, 3)
-    attributes = {side: shop.build_table(side) for side in ("item", "user")}
-    ids, users = ([row[name] for row in shop.items] for name in ("item_id", "history.users"))
-    catalogue = Catalogue(pl.Series(ids), pl.Series(users), attributes)
-    names, counts = ([person[name] for person in shop.users] for name in ("user_id", "history.items"))
-    people = catalogue.describe_users(pl.Series(names), pl.Series(counts)).to_dict(as_series=False)
-    checked = catalogue.check_condition(text, "where")
-    found = catalogue.find_items(checked, people).tolist()
-    expected = [[condition(item, person) is True for item in shop.items] for person in shop.users]
-    assert found == (expected if checked.user_columns else expected[:1]), text
-
-
 REFUSED = {
     "": "is empty",
-    "stock >": "is no SQL condition",
-    "stock > 0; drop table item": "is no SQL condition",
     "stock > 0) limit (1": "is more than a condition",
     "stock > (select 1)": "has a part that rules do not know (subquery)",
-    "case when adult then true else false end": "has a part that rules do not know (case)",
-    "random() > 0.5": "has the function random",
     "stock > ?": "is more than a condition",
     "sum(stock) > 1": "has the function sum",
-    "length(genre order by (select 1)) > 1": "has a part that rules do not know (subquery)",
-    "length(stock) > 1": "No function matches the given name and argument types 'length(DOUBLE)'",
     "read_csv('/etc/passwd') is null": "has the function read_csv",
-    "sum(stock) over () > 1": "has a part that rules do not know (window)",
     "genre": "is a VARCHAR, not a condition; write a comparison",
     "stock > 'x'": "Could not convert string 'x' to DOUBLE",
     "stock = null": "compares with null; write `is null`",
     "tags = 'x'": "For a column with several values write `'VALUE' in COLUMN`",
-    "released > 'tomorrow'": "expected format is (YYYY-MM-DD",
     "genre > 5": "Cannot compare values of type VARCHAR and type INTEGER",
-    "user.agee > 3": "column user.agee: does not exist; did you mean user.age?",
     "not " * 150 + "adult": "is nested too deep",
-    "- " * 450 + "stock > 1": "is nested too deep",
 }
 
 
@@ -91,33 +65,30 @@ def test_a_name_is_the_items_column_unless_it_begins_with_user():
         assert catalogue.find_items(catalogue.check_condition(text, "where"), people).tolist() == found
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.integers(0, 2**32), st.booleans())
 def test_lists_are_those_of_a_plain_reading_of_the_rules(seed, exclude_seen):
     generator = random.Random(seed)
     shop = oracle.draw_shop(generator, items=generator.choice([1, 12, 40]), users=12)
-    case = oracle.draw_case(generator, len(shop.items))
-    for user, chosen in enumerate(oracle.select_all(shop, case, exclude_seen=exclude_seen)):
-        allowed = oracle.list_allowed_items(shop, case, user, exclude_seen=exclude_seen)
-        assert chosen == oracle.select_naively(shop, case, user, allowed), case
+    text, condition = oracle.draw_condition(generator, 3)
+    all_eligible = oracle.RuleCase(Rules(eligible=text), None, len(shop.items), [condition], [])
+    for case in (oracle.draw_case(generator, len(shop.items)), all_eligible):
+        for user, chosen in enumerate(oracle.select_all(shop, case, exclude_seen=exclude_seen)):
+            allowed = oracle.list_allowed_items(shop, case, user, exclude_seen=exclude_seen)
+            assert chosen == oracle.select_naively(shop, case, user, allowed), case
 
 
-WRONG = {
-    "[rules] eligible = 'stok > 0': column stok: does not exist; did you mean stock?": Rules(eligible="stok > 0"),
-    "[rules] boosts, number 2, when = 'stock': is a DOUBLE, not a condition": Rules(
-        boosts=[{"when": "adult", "by": 1}, {"when": "stock", "by": 1}]
-    ),
-    "[rules] max_per_category: stock is no column of texts in the table of items; such are": Rules(
-        max_per_category={"stock": 1}
-    ),
-    "[rules] request_filters: column stok does not exist; known: item_id, stock": Rules(request_filters=["stok"]),
-    "declare one under [items]": Rules(eligible="stock > 0"),
-    "declare one under [users]": Rules(eligible="user.age > 3"),
-}
-
-
-@pytest.mark.parametrize("message", WRONG)
-def test_wrong_rules_are_refused_with_their_key(message):
-    with pytest.raises(InputError) as refused:
-        check_rules(DeclaredRules(rules=WRONG[message]), {} if "declare one" in message else EMPTY)
-    assert message in str(refused.value)
+@pytest.mark.parametrize(
+    ("rules", "message"),
+    [
+        ({"eligible": "stok > 0"}, "[rules] eligible = 'stok > 0': column stok: does not exist; did you mean stock?"),
+        ({"boosts": [{"when": "adult", "by": 1}, {"when": "stock", "by": 1}]}, "[rules] boosts, number 2, when = "),
+        ({"max_per_category": {"stock": 1}}, "[rules] max_per_category: stock is no column of texts in the table"),
+        ({"request_filters": ["stok"]}, "[rules] request_filters: column stok does not exist; known: item_id, stock"),
+        ({"eligible": "stock > 0"}, "declare one under [items]"),
+        ({"eligible": "user.age > 3"}, "declare one under [users]"),
+    ],
+)
+def test_wrong_rules_are_refused_with_their_key(rules, message):
+    with pytest.raises(InputError, match=re.escape(message)):
+        check_rules(DeclaredRules(rules=Rules(**rules)), {} if "declare one" in message else EMPTY)
