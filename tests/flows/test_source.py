@@ -80,9 +80,8 @@ def test_nights_lists_and_a_rollback_touch_no_file_that_a_name_matches(prefect_s
     (tmp_path / "r1zz.csv").write_text("userId,movieId,rating,timestamp\nother,1,5,1\n")
     lists, stored = [], Home(home, "ml-latest-small")
     for liked in ("4", "5"):
-        assert (
-            commands.main("backfill", [*RUN, *place, "--source", str(log), "--set", f"binarize.threshold={liked}"]) == 0
-        )
+        given = [*RUN, *place, "--source", str(log), "--set", f"binarize.threshold={liked}"]
+        assert commands.main("backfill", given) == 0
         lists.append(query_rows(stored, LISTS))
         matched = shutil.copytree(home, tmp_path / f"a1{liked}b", symlinks=True)
         for file in matched.glob("*/publications/*/**/*.parquet"):

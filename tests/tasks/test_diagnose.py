@@ -51,10 +51,13 @@ def test_degrees_are_counted_on_both_sides_and_hidden_graphs_are_those_of_the_mo
     assert [count for (count,) in query_rows(home, query)] == np.bincount(negatives, minlength=150).tolist()
 
 
-@pytest.mark.parametrize("edges", [
-    [], [(0, 0)], [(0, 0), (0, 1), (0, 2)], [(0, 0), (1, 1)], [(0, 0), (0, 1), (1, 0)],
-    [(u, i) for u in range(5) for i in range(4)],
-], ids=["no edge", "one edge", "one user", "all equal", "two users", "complete"])  # fmt: skip
+EDGES = {
+    "no edge": [], "one edge": [(0, 0)], "one user": [(0, 0), (0, 1), (0, 2)], "all equal": [(0, 0), (1, 1)],
+    "complete": [(user, item) for user in range(5) for item in range(4)],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("edges", EDGES.values(), ids=EDGES)
 def test_degenerate_graphs(home, edges):
     fill_interactions(home, edges)
     with warehouse.open_warehouse(home) as connection:

@@ -27,7 +27,7 @@ from oneclass.tasks.stores.matrices import Part, SplitMatrices
 from tests.conftest import execute_statement, query_rows
 from tests.tasks.conftest import copy_of, train_model
 
-USERS, ITEMS = 60, 40
+USERS, ITEMS = 40, 30
 
 
 class Opinion(Model):
@@ -66,23 +66,17 @@ def to_csr(mask) -> csr_matrix:
     return csr_matrix(np.asarray(mask, dtype=np.float32))
 
 
-def leave_one_out(random) -> SplitMatrices:
-    """Every user but the last has one held-out edge."""
-    edges = random.random((USERS, ITEMS)) < 0.3
-    edges[:, :2] = True
-    held_out = np.zeros_like(edges)
-    for user in range(USERS - 1):
-        held_out[user, random.choice(np.flatnonzero(edges[user]))] = True
-    train = to_csr(edges & ~held_out)
-    users = np.arange(USERS, dtype=np.int32)
-    part = Part(train, to_csr(held_out), users + 100, rows=users)
-    return SplitMatrices(
-        "leave_one_out",
-        train,
-        np.arange(train.shape[0], dtype=np.int32),
-        np.arange(ITEMS, dtype=np.int32),
-        {"test": part},
-    )
+def draw_split(protocol: str) -> SplitMatrices:
+    """Users who like some items, considered others, and have some of both held out, one in eight no like."""
+    marks = np.random.default_rng(2).random((USERS, ITEMS))
+    kinds = [marks < 0.3, (marks > 0.3) & (marks < 0.4), (marks > 0.4) & (marks < 0.6), (marks > 0.6) & (marks < 0.7)]
+    kinds[1][::8] = kinds[3][1::8] = False
+    if protocol == "leave_one_out":
+        kinds[1] &= np.cumsum(kinds[1], axis=1) == 1
+    likes, targets, negatives, held_out = map(to_csr, kinds)
+    users, items = np.arange(USERS, dtype=np.int32), np.arange(ITEMS, dtype=np.int32)
+    part = Part(likes, targets, users, users if protocol == "leave_one_out" else None, held_out)
+    return SplitMatrices(protocol, likes, users, items, {"test": part}, explicit_negatives=negatives)
 
 
 def store_split(home: Home, split: SplitMatrices, *models: type[Model]) -> tuple[str, dict[str, str]]:
@@ -93,12 +87,7 @@ def store_split(home: Home, split: SplitMatrices, *models: type[Model]) -> tuple
 
 
 def test_leave_one_out_fills_every_table_and_a_retry_replaces_its_own_rows_only(home):
-    split = leave_one_out(np.random.default_rng(4))
-    part, odd = split.parts["test"], np.arange(ITEMS) % 2 == 1
-    free = (split.train + part.targets).toarray() == 0
-    part = replace(part, explicit_negatives=to_csr(free & odd))
-    split = replace(split, explicit_negatives=to_csr(free & ~odd), parts={"test": part})
-    digest, fits = store_split(home, split, Popularity, Opinion)
+    digest, fits = store_split(home, split := draw_split("leave_one_out"), Popularity, Opinion)
 
     def everything():
         tables = (*PROTOCOL_TABLES, *LEAVE_ONE_OUT_TABLES)
@@ -108,20 +97,20 @@ def test_leave_one_out_fills_every_table_and_a_retry_replaces_its_own_rows_only(
 
     evaluate(home, "earlier", "leave_one_out", [(digest, {"popularity": "digest"})])
     found = evaluate(home, "run", "leave_one_out", [(digest, fits)])
-    assert (found.users, found.users_without_target) == (USERS - 1, 1)
-    once = everything()
+    once, part = everything(), split.parts["test"]
     lists = query_rows(home, "select distinct model, score from evaluation.metrics where run_id = 'run' order by all")
     assert lists == [("opinion", "reversed"), ("opinion", "score"), ("popularity", "score")]
     shares, scores = [], np.arange(ITEMS)
     for history, target in zip(part.histories.toarray() > 0, part.targets.toarray() > 0, strict=True):
         if target.any():
             shares.append(np.mean(scores[target] > scores[~history]))
-    ranks = np.array(shares)
+    ranks, users = np.array(shares), len(shares)
+    assert (found.users, found.users_without_target) == (users, USERS - users) and users < USERS
     query = "select metric, value, standard_error, users from evaluation.metrics where (model, score) = (?, 'score')"
     table = {metric: row for metric, *row in query_rows(home, query, "opinion")}
-    error = ranks.std() / np.sqrt(USERS - 1)
-    assert table["mean_rank"] == [pytest.approx(ranks.mean()), pytest.approx(error), USERS - 1]
-    assert table["median_rank"] == [pytest.approx(np.median(ranks)), None, USERS - 1]
+    error = ranks.std() / np.sqrt(users)
+    assert table["mean_rank"] == [pytest.approx(ranks.mean()), pytest.approx(error), users]
+    assert table["median_rank"] == [pytest.approx(np.median(ranks)), None, users]
     for forgotten in ("false", "true"):  # whether the first try is known, whose rows would be taken
         execute_statement(home, f"delete from operations.stage_results where {forgotten}")
         evaluate(home, "run", "leave_one_out", [(digest, fits)])
@@ -228,73 +217,30 @@ def load_tables(home, run_id):
 
 
 @pytest.mark.slow
-def test_a_run_with_nothing_new_takes_the_rows_of_the_last_but_other_fits_or_another_order_not(home, run, ranked_anew):
+def test_a_run_takes_the_rows_of_the_last_unless_they_or_the_fits_or_their_order_changed(home, run, ranked_anew):
     first, both = run("r1"), ["popularity", "random_graph"]
-    assert ranked_anew == both
-    assert run("r2") == first and run("r2") == first  # a retry too
-    assert ranked_anew == both
-    assert load_tables(home, "r1") == load_tables(home, "r2") and all(load_tables(home, "r2").values())
-    run("r3", random_graph={"factors": 3})
-    run("r4", models=both[::-1])
-    assert ranked_anew == both * 2 + both[::-1]
-    run("r5", models=both[::-1])
-    assert len(ranked_anew) == 6
-
-
-@pytest.mark.slow
-def test_rows_that_changed_or_went_are_not_taken(home, run, ranked_anew, caplog):
-    run("r1")
     true = load_tables(home, "r1")
-    for number, table in enumerate(OF_RUN, 2):
-        whole = f"evaluation.{table}"
-        of_last = f"select min(rowid) from {whole} where run_id = 'r{number - 1}'"
-        execute_statement(home, f"delete from {whole} where rowid = ({of_last})")
+    assert run("r2") == first and run("r2") == first and ranked_anew == both  # a retry too
+    assert load_tables(home, "r2") == true and all(true.values())
+    for number, table in enumerate(OF_RUN, 3):
+        of_last = f"select min(rowid) from evaluation.{table} where run_id = 'r{number - 1}'"
+        execute_statement(home, f"delete from evaluation.{table} where rowid = ({of_last})")
         ranked_anew.clear()
-        caplog.clear()
         run(f"r{number}")
-        assert ranked_anew == ["popularity", "random_graph"] and load_tables(home, f"r{number}") == true
-        assert f"the evaluation by run r{number - 1} changed since; made anew" in caplog.text
+        assert ranked_anew == both and load_tables(home, f"r{number}") == true
+    run("r90", random_graph={"factors": 3})
+    run("r91", models=both[::-1])
+    run("r92", models=both[::-1])
+    assert ranked_anew == both * 2 + both[::-1]
 
 
-@pytest.mark.slow
-def test_an_evaluation_without_one_of_its_models_is_made_again(run, ranked_anew, monkeypatch):
-    kind = MODELS["random_graph"]
-    with monkeypatch.context() as patch:
-        patch.setattr(
-            kind, "_iterate_scores", lambda model, histories, users: iter([np.full(histories.shape, np.nan)] * 3)
-        )
-        assert set(run("r1").failed) == {"random_graph"}
-    assert run("r2").failed == {} and len(ranked_anew) == 4
-
-
-JUDGES, JUDGED = 40, 30
-
-
-@pytest.fixture(params=["leave_one_out", "strong_generalization"])
-def considered(request):
-    """Users who like some items, considered others, and have some of both held out, one in eight no like."""
-    random = np.random.default_rng(2)
-    marks = random.random((JUDGES, JUDGED))
-    kinds = [marks < 0.3, (marks > 0.3) & (marks < 0.4), (marks > 0.4) & (marks < 0.6), (marks > 0.6) & (marks < 0.7)]
-    kinds[1][::8] = kinds[3][1::8] = False
-    if request.param == "leave_one_out":
-        kinds[1] &= np.cumsum(kinds[1], axis=1) == 1
-    likes, targets, negatives, held_out = (csr_matrix(one.astype(np.float32)) for one in kinds)
-    users, items = np.arange(JUDGES, dtype=np.int32), np.arange(JUDGED, dtype=np.int32)
-    rows = users if request.param == "leave_one_out" else None
-    part = Part(likes, targets, users, rows, held_out)
-    return SplitMatrices(request.param, likes, users, items, {"test": part}, explicit_negatives=negatives)
-
-
-@pytest.fixture
-def fitted(considered):
-    return RandomGraph(RandomGraphSettings(factors=3, iterations=5), seed=1, threads=1).fit(considered.train)
-
-
-def test_every_held_out_pair_is_judged_once(considered, fitted, monkeypatch):
+@pytest.mark.parametrize("protocol", ["leave_one_out", "strong_generalization"])
+def test_every_held_out_pair_is_judged_once(monkeypatch, protocol):
+    considered = draw_split(protocol)
+    fitted = RandomGraph(RandomGraphSettings(factors=3, iterations=5), seed=1, threads=1).fit(considered.train)
     monkeypatch.setattr(calibration, "USERS_PER_PAIR_BLOCK", 7)
     part, pairs = considered.parts["test"], []
-    for user in range(JUDGES):
+    for user in range(USERS):
         row = None if part.rows is None else np.array([user])
         like = fitted.like(part.histories[user], users=row)[0][0]
         for matrix, liked in ((part.targets, True), (part.explicit_negatives, False)):

@@ -1,7 +1,6 @@
 """The stage as a whole: new, known and changed logs, its contract, and the state that a killed run leaves."""
 
 import gzip
-import logging
 import os
 
 import pytest
@@ -18,13 +17,11 @@ LOGS = "right join (select * exclude (ingested_at) from operations.log_files) us
 ROWS = [f"select * exclude (file_id) from {table} {LOGS} order by all" for table in TABLES[:3]]
 
 
-def test_a_new_log_is_listed_and_skipped_later_by_its_bytes(home, dataset, tmp_path, caplog):
-    caplog.set_level(logging.INFO, "oneclass.tasks.ingest")
+def test_a_new_log_is_listed_and_skipped_later_by_its_bytes(home, dataset, tmp_path):
     one = write_csv(tmp_path / "one.csv", "a,x,5", *["a,y,4"] * 200, "broken")
     nameless = write_file(tmp_path / "ratings.dat", "1::2::5::978300760\n")
     ingest(home, dataset, [nameless], "run-1")
     ingest(home, dataset, [one, one, nameless], "run-2")
-    assert "1 new log with 201 events and 1 reject; 2 known logs skipped" in caplog.text
     events = "select user_id, item_id, value, file_id, line_number from raw.events order by all"
     assert query_rows(home, events)[:2] == [("1", "2", 5, 1, 1), ("a", "x", 5, 2, 2)]
     columns = "file_id, path, bytes, events, rejects, length(sha256), names_columns"
@@ -42,11 +39,8 @@ def test_too_many_rejects_in_named_files_break_the_contract_and_leave_what_was_t
     before = [query_rows(home, f"from {table} order by all") for table in tables]
     some = write_csv(tmp_path / "before.csv", "one", *good[:4])
     worst = write_csv(tmp_path / "b.csv", *good[:2], "a,x,7", "another")
-    with pytest.raises(ContractBroken, match="b.csv, line 4: value is above(?s:.*)max_reject_share = 0.5") as broken:
+    with pytest.raises(ContractBroken, match="b.csv, line 4: value is above(?s:.*)max_reject_share = 0.5"):
         ingest(home, allowed, [some, worst], "run-2")
-    (sample,) = next(one for one in broken.value.broken if one.rule == "share_of_rejects").samples
-    most = {"rejects": 3, "lines": 9, "file_with_most": str(worst), "line_number": 4, "first_reject": "a,x,7"}
-    assert most.items() <= sample.items()
     assert [query_rows(home, f"from {table} order by all") for table in tables] == before
 
 

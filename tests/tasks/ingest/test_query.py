@@ -3,7 +3,6 @@
 import contextlib
 import json
 import sqlite3
-import sys
 import tomllib
 
 import duckdb
@@ -85,7 +84,6 @@ def test_each_row_counts_once_over_nights_late_and_equal_ones_included(shop, kee
     [
         ("2026-11-01 10:30:05.250", "2026-11-01 10:30:05.25"),
         ("2026-11-01 10:30:00\n2026-10-31 20:00:00", "2026-11-01 10:30"),
-        ("2026-11-01", "2026-11-01"),
         ("2026-10-25 02:30:00+0100", "2026-10-25 01:30"),  # half past two comes twice
         ("2026-11-01 10:30:00+0000\n2999-01-01 00:00:00+0000", "2026-11-01 11:30"),  # read before it happens
     ],
@@ -174,18 +172,13 @@ SERVER = "postgresql://shop:s3cret%2Fpass%23word@SERVER"
 REFUSED = [  # where the database's URL is, the URL, the query, the message
     ("", "", "select nothing from 'orders.csv'", QUERY + r'Referenced column "nothing" not found'),
     ("", "", "select customer from 'orders.csv'", QUERY + r"Which column is the item\?"),
-    ("", "", "-- nothing", QUERY + r"gives no rows. End it with a select"),
     ("", "", "from 'here.csv'", QUERY + r"here\.csv is in the current folder too\. Write its whole"),
-    ("env:NO_SHOP", "", "select 1", "the environment variable NO_SHOP is empty or not set"),
     ("postgresql://me:s3cret@here", "", "select 1", r"url: may hold a token: write env:NAME"),
-    (URL, "here", "select 1", "has no URL that begins with its kind"),
     (URL, "oracle://here", "select 1", r"adbc_driver_oracle.*pip install .*adbc-driver-oracle"),
-    (URL, "sqlite:///here", "select 1", r"adbc_driver_sqlite.*pip install .*adbc-driver-sqlite"),
     (URL, SERVER, "select * from lines", r'refuses the query .*relation "lines" does not exist.*Correct `query`'),
     (URL, SERVER, "select 'a' as who, 1 / (n - 9999) as sku from generate_series(1, 9999) as n", "division by zero"),
     (URL, SERVER, "drop table orders", "refuses the query .*read-only"),
     (URL, SERVER.replace("s3cret", "wrong"), "select 1", OPEN),
-    (URL, "postgresql://shop:abc@abc.invalid:5432/postgres", "select 1", OPEN),
     (URL, "postgresql://shop:s3cret@pass@word@no.such.host.invalid:5432/postgres", "select 1", OPEN),
     (URL, f"{SERVER}?password=wrong&sslmode=pass", "select 1", OPEN),
 ]
@@ -196,14 +189,13 @@ def test_a_refusal_says_why_and_shows_no_password(shop, monkeypatch, request, pl
     uses_driver = url.startswith("postgresql")
     server = request.getfixturevalue("postgres").rpartition("@")[2] if uses_driver else ""
     monkeypatch.setenv("SHOP_URL", url.replace("SERVER", server))
-    monkeypatch.setitem(sys.modules, "adbc_driver_sqlite.dbapi", None)
     monkeypatch.chdir(shop.home.root)
     shop.write_orders(DAY_1)
     (shop.home.root / "here.csv").write_text("user_id,item_id\nwrong,x\n")
     with pytest.raises(InputError, match=message) as refused:
         shop.run_night(shop.declare(query, url=place))
     assert not shop.landed() and not (uses_driver and refused.value.__cause__)
-    assert not [word for word in ("s3cret", "wrong", "pass#", "%2Fpass", "pass@", "abc") if word in str(refused.value)]
+    assert not [word for word in ("s3cret", "wrong", "pass#", "%2Fpass", "pass@") if word in str(refused.value)]
 
 
 ROWS = [f"k{n % 7};a{n};1,5;{n % 28 + 1}.3.2024;in den Korb" for n in range(56)]
@@ -232,12 +224,8 @@ def inspect(tmp_path, capsys):
 
 def test_an_unknown_log_is_answered_with_its_columns_and_no_proposal(inspect, tmp_path):
     status, shown = inspect(SHOP, "--write", "shop")
-    assert status == 2 and not (tmp_path / "var").exists()
-    asked = "Which column is the user and which the item?"
-    assert f'log.csv, line 1: 57 lines looked at, 5 columns, delimiter ";". {asked}' in shown
-    rows = [line.split() for line in shown.splitlines()]
-    assert ["Kdnr", "text", "0%", "7", "k0,", "k1,", "k2"] in rows and ["Ware", "text", "2%", "56"] == rows[5][:4]
-    assert "python -m flows.inspect --source /log.csv --user COLUMN --item COLUMN" in shown
+    assert status == 2 and not (tmp_path / "var").exists() and "Which column is the user and which the item?" in shown
+    assert "Kdnr text 0% 7 k0, k1, k2" in [" ".join(line.split()) for line in shown.splitlines()]
 
 
 def test_named_columns_show_events_and_losses_and_are_written_beside_what_a_file_declares(inspect, tmp_path):
@@ -275,32 +263,12 @@ def test_kinds_are_listed_and_their_weights_left_to_a_person(inspect, tmp_path):
     ("text", "arguments", "part"),
     [
         ("user,item\n" + "".join(f"u{n},i{n}\n" for n in range(101)), [], "100 events of 100 users"),
-        ("u1\t5\ti1\n", [], "--user N --item N"),
-        ("user,item,rating\n" + "a,x,good\n" * 9 + "a,x,4\n", [], "value is not a number"),
         ("user,item,liked\na,x,True\na,y,False\n", [], "Is liked, or another column, the value of an event?"),
-        ("user,item,liked\na,x,True\na,y,False\n", ["--value", "liked"], "values from 0.0 to 1.0"),
-        ("user;item;n\na;x;1,5\na;y;2.000,5-\n", [], "Is n, or another column, the value of an event?"),
         ("user;item;n\na;x;1,5\na;y;2.000,5-\n", ["--value", "n"], "values from -2000.5 to 1.5"),
-        ("user,item,n\na,x,1\na,y,2-\n", ["--value", "n"], "values from -2.0 to 1.0"),
         ("user,item,n\na,x,1\na,y,2-\n", ["--value", "n"], "some values are negative, such as 2-"),
-        (
-            "user,item,state\n" + "a,x,paid\na,y,void\n" * 10,
-            [],
-            "count alike, if state has them: name it, or",
-        ),
-        ("user,item,at\n" + "a,x,Jan 1 2024\n", [], "Is at, or another column, the time?"),
-        ("user,item,value\na,x,1\na,y,-2\n", [], "if they are returns, set binarize.sum_values"),
-        ("user,item,price\na,x,1\na,y,2\n", [], "Is price, or another column, the value of an event?"),
-        ("user,item,Tag,Uhr\na,x,2024-03-01,9:30\n", ["--time", "Tag", "Uhr"], "from 2024-03-01 09:30:00"),
-        ("user,customer,item\na,x,1\n", [], "Which column is the user?"),
-        ("user,sku\tnr,t\na,x,1551403697\n", [], "--item COLUMN --time COLUMN"),
-        ("a,1551403697,x\nb,1551403698,y\n", [], "--user N --item N --time N"),
-        ("a,2024-03-01,x\n", ["--user", "1", "--item", "3"], "column 2 may be the time, which is not read"),
+        ("user,item,state\n" + "a,x,paid\na,y,void\n" * 10, [], "count alike, if state has them: name it, or"),
         ("a,x,buy\na,x,view\n", ["--user", "1", "--item", "2", "--event", "3"], '# "view" = WEIGHT'),
         ("# by a tool\nuser,item,n\na,x,1\n", [], "line 2: looks like the header (user, item, n)"),
-        ("user,item,ts\na,x,20190301012817\n", ["--time", "ts"], "from 2019-03-01 01:28:17"),
-        ("user,item,n,what\na,x,1,buy\n", ["--event", "what"], '# "buy" = WEIGHT'),
-        ("a\tx y z\nb\tx y z\n", [], "2 columns, delimiter"),
     ],
 )
 def test_what_is_said_and_asked(inspect, monkeypatch, text, arguments, part):
