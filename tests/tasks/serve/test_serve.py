@@ -2,7 +2,6 @@
 
 import contextlib
 import hashlib
-import http.client
 import json
 import re
 import shutil
@@ -10,7 +9,6 @@ import socket
 import subprocess
 import threading
 import time
-import urllib.parse
 
 import httpx
 import pytest
@@ -25,6 +23,7 @@ from oneclass.tasks.serve.schemas import MAX_QUERIES
 from oneclass.tasks.serve.server import create_app
 from oneclass.tasks.stores import publications
 from tests.tasks.conftest import publish_model
+from tests.tasks.serve.test_list_routes import wait_until
 from tests.typed import ROOT
 
 
@@ -56,26 +55,19 @@ def get_json(address, path, **query):
 
 
 def wait_for_health(address, wanted):
-    for _ in range(200):
-        _, health = get_json(address, "/health")
-        if all(health[name] == value for name, value in wanted.items()):
-            return health
-        time.sleep(0.05)
-    raise AssertionError(health)
+    wait_until(lambda: wanted.items() <= get_json(address, "/health")[1].items())
+    return get_json(address, "/health")[1]
 
 
 def test_the_report_of_the_last_run_is_served(served):
     home, address = served
     assert get_json(address, "/report/")[0] == 404
-    home.report.mkdir()
-    for text in ("one run", "the next"):
-        (home.report / "index.html").write_text(f"<p>{text}")
-        page = httpx.get(f"{address}/report", follow_redirects=True)
-        assert page.text == f"<p>{text}" and page.headers["content-type"].startswith("text/html")
-    (home.report / "runs").mkdir()
-    (home.report / "runs" / "2026-11-26_0300.html").write_text("<p>earlier")
-    assert status_of(f"{address}/report/runs/2026-11-26_0300.html") == (200, b"<p>earlier")
-    assert get_json(address, "/report/runs/2026-11-25_0300.html")[0] == 404
+    (home.report / "runs").mkdir(parents=True)
+    for name in ("index.html", "runs/2026-11-26_0300.html"):
+        (home.report / name).write_text(f"<p>{name}")
+    page = httpx.get(f"{address}/report", follow_redirects=True)
+    assert page.text == "<p>index.html" and page.headers["content-type"].startswith("text/html")
+    assert httpx.get(f"{address}/report/runs/2026-11-26_0300.html").text == "<p>runs/2026-11-26_0300.html"
     assert get_json(address, "/report/runs/..%2F..%2Findex.html")[0] == 422
 
 
@@ -98,17 +90,14 @@ def test_a_new_publication_is_followed_and_no_request_is_lost(served):
         thread.join()
     assert {status for status, _ in answers} == {200}
     assert {answer["publication"] for _, answer in answers} == {"of-mrf_dense", "of-random_graph"}
-    expected = {name: load(home.root, "small") for name in ["of-mrf_dense"]}
-    for _, answer in answers:
-        if answer["publication"] in expected:
-            shop = expected[answer["publication"]]
-            assert answer["items"] == shop.recommend_for("u7", n=3).to_dicts()
+    found = [answer["items"] for _, answer in answers if answer["publication"] == "of-mrf_dense"]
+    expected = load(home.root, "small").recommend_for("u7", n=3).to_dicts()
+    assert all(items == expected for items in found)
 
 
 def test_a_publication_that_cannot_be_read_leaves_the_old_one_answering(served, split_once):
     home, address = served
-    damaged = home.publications / "of-slim" / "model" / "items.parquet"
-    damaged.write_bytes(b"?")
+    (home.publications / "of-slim" / "model" / "items.parquet").write_bytes(b"?")
     publications.switch_link(home, home.publications / "of-slim")
     health = wait_for_health(address, {"status": "behind"})
     assert "items.parquet" in health["error"] and health["publication"] == "of-random_graph"
@@ -117,25 +106,17 @@ def test_a_publication_that_cannot_be_read_leaves_the_old_one_answering(served, 
     assert wait_for_health(address, {"status": "ok"})["publication"] == "mended"
 
 
-def status_of(address, method="GET", **headers):
-    answer = httpx.request(method, address, headers=headers, timeout=30)
-    return answer.status_code, answer.content
-
-
-def test_only_requests_under_a_name_of_the_server_are_answered(served):
-    _, address = served
-    answered = {"127.0.0.1:8765": 200, "LOCALHOST": 200, "[::1]:80": 200, "rebound.example": 421, "": 421}
-    assert {host: status_of(f"{address}/health", Host=host)[0] for host in answered} == answered
-    assert status_of(f"{address}/health", "HEAD") == (200, b"")
-    assert status_of(f"{address}/docs")[0] == 200
-
-
-def test_requests_need_one_of_the_keys(by_model, tmp_path):
+def test_requests_need_a_name_of_the_server_and_one_of_the_keys(by_model, tmp_path):
     keys = tmp_path / "keys.txt"
     keys.write_text("# the shop's\n" + "".join(f"{hashlib.sha256(key).hexdigest()}  -\n" for key in (b"one", b"two")))
+    of_host = {"127.0.0.1:8765": 200, "LOCALHOST": 200, "[::1]:80": 200, "rebound.example": 421, "": 421}
+    of_key = {"bearer two": 200, "Bearer three": 401, "Basic one": 401, "": 401}
     with serve_home(by_model[0], AccessRules(key_hashes=load_key_hashes(keys))) as address:
-        sent = ("Bearer one", "bearer two", "Bearer three", "Basic one", "")
-        assert [status_of(f"{address}/health", Authorization=key)[0] for key in sent] == [200, 200, 401, 401, 401]
+        for host, status in of_host.items():
+            assert send(address, "GET", "/health", Host=host, Authorization="Bearer one")[0] == status
+        for key, status in of_key.items():
+            assert send(address, "GET", "/health", Authorization=key)[0] == status
+        assert send(address, "HEAD", "/health", Authorization="bearer two") == (200, "")
 
 
 @pytest.mark.parametrize(("text", "words"), [("one", "line 1: does not begin with a SHA-256"), ("#\n", "has no key")])
@@ -145,19 +126,10 @@ def test_a_file_of_keys_that_is_none_is_refused(tmp_path, text, words):
         load_key_hashes(tmp_path / "keys.txt")
 
 
-@pytest.fixture(params=["httptools", "h11"])
-def either(request, by_model):
-    """The address of a server that reads requests by httptools, or without it."""
-    with serve_home(by_model[0], http=request.param) as url:
-        yield urllib.parse.urlsplit(url).netloc
-
-
 def send(address, method, path, body=None, **headers):
-    connection = http.client.HTTPConnection(address, timeout=30)
-    with contextlib.closing(connection):
-        connection.request(method, path, body, {name.replace("_", "-"): text for name, text in headers.items()})
-        answer = connection.getresponse()
-        return answer.status, answer.read().decode()
+    headers = {name.replace("_", "-"): text for name, text in headers.items()}
+    answer = httpx.request(method, f"{address}{path}", content=body, headers=headers, timeout=30)
+    return answer.status_code, answer.text
 
 
 def batch(**fields):
@@ -168,75 +140,51 @@ NAME = "x" * 5000
 ONE = b'{"queries": [{"user": "u7"}], '
 BAD_BODIES = {
     "NaN": (ONE + b'"n": NaN}', 422, "finite number"),
-    "1e400": (ONE + b'"n": 1e400}', 422, "finite number"),
     "5,000 digits": (ONE + b'"n": %s}' % (b"9" * 5000), 400, "parsing the body"),
     "a lone surrogate": (b'{"queries": [{"user": "\\ud800"}]}', 422, "valid string"),
-    "a lone surrogate as name": (ONE + b'"\\ud800": 1}', 422, "valid string"),
-    "a long placement": (batch(placement=NAME), 400, "does not exist"),
-    "a long filter": (batch(where=NAME), 400, "5,000 characters"),
     "100,000 unknown names": (batch(**{f"x{at}": 1 for at in range(100_000)}), 422, "not permitted"),
     "nested deeper than Python reads": (b"[" * 100_000, 400, "parsing the body"),
     "no UTF-8": (b'"\xff"', 400, "parsing the body"),
-    "null": (b"null", 422, "Field required"),
-    "no query": (batch(queries=[]), 422, "at least 1 item"),
     "too many": (batch(queries=[{"user": "u7"}] * (MAX_QUERIES + 1)), 422, f"at most {MAX_QUERIES} items"),
-    "too many items": (
-        batch(queries=[{"user": "u7"}] * 20, n=501),
-        422,
-        "20 lists have 10,020 items, more than 10,000",
-    ),
-    "a user with items": (batch(queries=[{"user": "u7", "items": ["i1"]}]), 422, "give either `user`, or the items"),
-    "neither of both": (batch(queries=[{}]), 422, "give either `user`, or the items"),
+    "too many items": (batch(queries=[{"user": "u7"}] * 20, n=501), 422, "have 10,020 items, more than 10,000"),
+    "neither user nor items": (batch(queries=[{}]), 422, "give either `user`, or the items"),
     "no item": (batch(n=0), 422, "greater than or equal to 1"),
 }
 BAD_QUERIES = {
-    "/recommend": (422, "give either `user`, or"),
     "/recommend?user=u7&item=i1": (422, "give either `user`, or"),
-    "/recommend?user=u7&n=NaN": (422, "valid integer"),
-    f"/recommend?user=u7&n={'9' * 5000}": (422, "integer"),
     "/recommend?user=%ED%A0%80": (404, "is not among the 60 users"),
     f"/recommend?user={NAME * 3}": (422, "at most 10000 characters"),
-    f"/recommend?user=u7&{NAME}=1": (422, "not permitted"),
     "/recommend?user=u7&where=%00": (400, "where"),
     f"/similar?item={NAME}": (404, "no user in small likes it"),
-    f"/lists/{NAME}": (422, "'popular', 'trending' or 'new'"),
     f"/report/runs/{NAME}.html": (422, "pattern"),
-    "/recommend?user=u7&page=1": (400, "is not the `next` of an answer"),
+    "/recommend?user=u7&page=-1.of-random_graph": (400, "is not the `next` of an answer"),
 }
 
 
 def test_bad_requests_are_refused_with_a_reason_and_without_a_traceback(by_model, capsys):
-    with serve_home(by_model[0], http="h11") as url:
-        address = urllib.parse.urlsplit(url).netloc
+    with serve_home(by_model[0], http="h11") as address:
         for name, (body, status, words) in BAD_BODIES.items():
             found = send(address, "POST", "/recommend", body, Content_Type="application/json")
             assert found[0] == status and words in found[1] and len(found[1]) < 10_000, (name, *found)
         for path, (status, words) in BAD_QUERIES.items():
             found = send(address, "GET", path)
             assert found[0] == status and words in found[1], (path[:50], *found)
-        for kind in ({}, {"Content_Type": "text/plain"}, {"Content_Type": "application/x-www-form-urlencoded"}):
-            status, text = send(address, "POST", "/recommend", batch(), **kind)
-            assert status == 415 and "Content-Type: application/json" in text
+        status, text = send(address, "POST", "/recommend", batch(), Content_Type="text/plain")
+        assert status == 415 and "Content-Type: application/json" in text
     assert "Traceback" not in capsys.readouterr().err
 
 
-def test_a_body_has_at_most_2_mb_whether_it_says_its_length_or_not(either):
-    def ask(length, chunked):
-        body = batch()[:-1].ljust(length - 1) + b"}"
-        sent = (body[at : at + 100_000] for at in range(0, length, 100_000)) if chunked else body
-        return send(either, "POST", "/recommend", sent, Content_Type="application/json")
-
-    for chunked in (False, True):
-        assert ask(65_600, chunked)[0] == 200 and ask(MAX_BODY_BYTES, chunked)[0] == 200
-        for length in (MAX_BODY_BYTES + 1, 10 * MAX_BODY_BYTES):
-            status, text = ask(length, chunked)
-            assert status == 413 and "more than 2,000,000 bytes" in text
-    with contextlib.closing(http.client.HTTPConnection(either, timeout=30)) as connection:  # which takes several
-        for _ in range(3):
-            connection.request("GET", "/recommend?user=u7&n=2&" + "&".join(f"within=i{at}" for at in range(3000)))
-            assert len(json.load(connection.getresponse())["items"]) == 2  # 35 kB of headers are allowed
-            connection.request("POST", "/recommend", batch(), {"Content-Type": "application/json"})
-            assert len(json.load(connection.getresponse())["answers"]) == 1
+@pytest.mark.parametrize("parser", ["httptools", "h11"])
+def test_a_body_has_at_most_2_mb_whether_it_says_its_length_or_not(by_model, parser):
+    with serve_home(by_model[0], http=parser) as address:
+        for chunked in (False, True):
+            for length, status in ((MAX_BODY_BYTES, 200), (MAX_BODY_BYTES + 1, 413), (10 * MAX_BODY_BYTES, 413)):
+                body = batch()[:-1].ljust(length - 1) + b"}"
+                sent = (body[at : at + 100_000] for at in range(0, length, 100_000)) if chunked else body
+                found, text = send(address, "POST", "/recommend", sent, Content_Type="application/json")
+                assert found == status and ("more than 2,000,000 bytes" in text) == (status == 413)
+        long = "/recommend?user=u7&n=2&" + "&".join(f"within=i{at}" for at in range(3000))
+        assert send(address, "GET", long)[0] == 200  # 35 kB of headers are allowed
 
 
 @pytest.mark.skipif(shutil.which("nginx") is None, reason="needs nginx")
@@ -253,18 +201,13 @@ def test_the_proxy_passes_requests_on_and_closes_slow_and_large_ones(by_model, t
         (tmp_path / "nginx.conf").write_text(main + text + "}\n")
         with subprocess.Popen(["nginx", "-p", tmp_path, "-c", "nginx.conf"]) as proxy:
             try:
-                for _ in range(100):
-                    with contextlib.suppress(OSError):
-                        socket.create_connection(("127.0.0.1", port)).close()
-                        break
+                while not (tmp_path / "pid").exists():  # which it writes once it listens
+                    assert proxy.poll() is None
                     time.sleep(0.05)
-                address = f"127.0.0.1:{port}"
+                address = f"http://127.0.0.1:{port}"
                 assert send(address, "POST", "/recommend", batch(), Content_Type="application/json")[0] == 200
                 assert send(address, "POST", "/recommend", b"x" * (MAX_BODY_BYTES + 1))[0] == 413
-                for half in (
-                    b"GET /live HTTP/1.1\r\n",
-                    b"POST / HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n\r\n{",
-                ):
+                for half in (b"GET /live HTTP/1.1\r\n", b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 9\r\n\r\n{"):
                     with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
                         connection.sendall(half)
                         assert connection.recv(100).partition(b"\r\n")[0] in (b"", b"HTTP/1.1 408 Request Time-out")

@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+import urllib.request
 from importlib.metadata import packages_distributions
 
 import polars as pl
@@ -13,50 +14,36 @@ from packaging.utils import canonicalize_name
 
 from tests.tasks.serve.test_serve import serve_home
 from tests.test_imports import list_needed
-from tests.typed import ELSEWHERE, ROOT, indented_blocks, read_page
+from tests.typed import ELSEWHERE, ROOT, indented_blocks, read_page, serve_line
 
 GUIDE = read_page("docs/how-to/recommend.md")
 NAMES = {"42": "u7", "1193": "i1", "2858": "i2"}  # of the guide, and of the small log
-COMMANDS = {
-    "python": [sys.executable, "-c"],
-    "javascript": ["node", "--input-type=module", "-e"],
-    "curl": ["bash", "-c"],
+SNIPPETS = {  # by their beginning: what runs them, and the lists that they print
+    "import json": ([sys.executable, "-c"], ["user"], 5),
+    "const query": (["node", "--input-type=module", "-e"], ["history"], 5),
+    "curl 'http://127": (["bash", "-c"], ["user"], 5),
+    "curl -H 'Content-Type": (["bash", "-c"], ["user", "history"], 20),
 }
 
 
-def find_snippet(language):
-    """The guide's snippet of a language; of curl both requests."""
-    begins = {"python": "import json", "javascript": "const query"}.get(language)
-    if begins:
-        return next(block for block in indented_blocks(GUIDE) if block.startswith(begins))
-    return "\n".join(line for line in re.findall(r"^    (curl .*)$", GUIDE, flags=re.MULTILINE) if "127.0.0.1" in line)
-
-
-@pytest.mark.parametrize("language", COMMANDS)
-def test_a_snippet_runs_and_prints_what_python_answers(by_model, language):
-    if shutil.which({"javascript": "node"}.get(language, language)) is None and language != "python":
-        pytest.skip(f"{language} is not installed here")
-    home, shops = by_model
-    shop = shops["random_graph"]
-    text = re.sub(r"\b(42|1193|2858)\b", lambda found: NAMES[found[0]], find_snippet(language))
+@pytest.mark.parametrize("begins", SNIPPETS)
+def test_a_snippet_runs_and_prints_what_python_answers(by_model, begins):
+    (home, shops), (command, lists, n) = by_model, SNIPPETS[begins]
+    if shutil.which("curl" if begins.startswith("curl") else command[0]) is None:
+        pytest.skip("its program is not installed here")
+    snippet = next(block for block in indented_blocks(GUIDE) if block.startswith(begins))
+    text = re.sub(r"\b(42|1193|2858)\b", lambda found: NAMES[found[0]], snippet)
     with serve_home(home) as address:
-        text = text.replace("http://127.0.0.1:8765", address)
-        printed = subprocess.run(
-            [*COMMANDS[language], text], capture_output=True, text=True, timeout=60, check=True
-        ).stdout
-    if language == "curl":
-        decoder = json.JSONDecoder()
-        one, end = decoder.raw_decode(printed)
-        many = decoder.raw_decode(printed[end:])[0]
-        assert one["items"] == shop.recommend_for("u7", 5).to_dicts()
-        assert [len(answer["items"]) for answer in many["answers"]] == [20, 20]
-        return
-    items = shop.recommend_for("u7", 5) if language == "python" else shop.recommend(["i1", "i2"], 5)
-    assert "of-random_graph" in printed and re.findall(r"i\d+", printed.partition("[")[2]) == items["item_id"].to_list()
+        command = [*command, text.replace("http://127.0.0.1:8765", address)]
+        printed = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+    shop = shops["random_graph"]
+    answers = {"user": shop.recommend_for("u7", n), "history": shop.recommend(["i1", "i2"], n)}
+    found = re.findall(r"\bi\d+\b", re.sub(r'"because":\[.*?\]', "", printed))
+    assert "of-random_graph" in printed and found == [item for name in lists for item in answers[name]["item_id"]]
 
 
 PROGRAM = """
-import asyncio, importlib.abc, sys
+import importlib.abc, sys
 
 ALLOWED = {allowed!r}
 
@@ -67,36 +54,11 @@ class OnlyAllowed(importlib.abc.MetaPathFinder):
             raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
 
 sys.meta_path.insert(0, OnlyAllowed())
-from pathlib import Path
-from oneclass import load
-home = {root!r}
-print("ids", *load(home, "small").recommend_for("u7", n=5)["item_id"])
-assert "duckdb" not in sys.modules
 from oneclass.flows import commands
-from oneclass.tasks.serve import server as service
-from oneclass.tasks.serve.access import AccessRules
 
-assert commands.main("serve", ["--help"]) == 0
-assert commands.main("recommend", ["--dataset", "small", "--home", home, "--user", "u7", "--json"]) == 0
-app = service.build_app(Path(home), "small", AccessRules(), None)
-
-async def ask(path):
-    query = path.partition("?")
-    scope = {{"type": "http", "method": "GET", "path": query[0], "query_string": query[2].encode(), "root_path": "",
-             "headers": [(b"host", b"localhost")], "http_version": "1.1", "scheme": "http", "client": None}}
-    sent = []
-    async def send(message):
-        sent.append(message)
-    await app(scope, asyncio.Event().wait, send)
-    return sent[0]["status"]
-
-recommend = "/recommend?user=u7"
-for path in (recommend, recommend + "&where=true", "/similar?item=i3", "/popular", "/health", "/metrics", "/docs"):
-    print(path, asyncio.run(ask(path)))
+sys.exit(commands.main(sys.argv[1], sys.argv[2:]))
 """
-
-
-REQUIRED = [line for line in (ROOT / "requirements-serve.txt").read_text().splitlines() if not line.startswith("#")]
+PATHS = ("/recommend?user=u7&where=true", "/similar?item=i3", "/popular", "/health", "/metrics", "/docs")
 
 
 @pytest.mark.slow
@@ -105,14 +67,18 @@ def test_serving_imports_nothing_else_and_needs_no_store_and_no_warehouse(copied
     for name in ("models", "matrices"):
         shutil.rmtree(copied.folder / name)
     copied.warehouse.unlink()
-    needed = list_needed(REQUIRED, f"{sys.version_info.major}.{sys.version_info.minor}").keys()
+    lines = (ROOT / "requirements-serve.txt").read_text().splitlines()
+    required = [line for line in lines if not line.startswith("#")]
+    needed = list_needed(required, f"{sys.version_info.major}.{sys.version_info.minor}").keys()
     assert not needed & {"prefect", "great-expectations", "matplotlib", "optuna", "sqlalchemy", "pyarrow"}
     allowed = {top for top, of in packages_distributions().items() if needed & set(map(canonicalize_name, of))}
-    program = PROGRAM.format(allowed=sorted(allowed | {"oneclass"}), root=str(copied.root))
-    command = [sys.executable, "-c", program]
+    program = PROGRAM.format(allowed=sorted(allowed | {"oneclass"}))
+    of_home = ["--dataset", "small", "--home", str(copied.root)]
+    command = [sys.executable, "-c", program, "recommend", *of_home, "--user", "u7", "--n", "5", "--json"]
     done = subprocess.run(command, capture_output=True, text=True, env=ELSEWHERE, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     expected = lists.filter(pl.col("user_id") == "u7").sort("rank")["item_id"].to_list()
-    assert re.search(r"^ids (.*)$", done.stdout, flags=re.MULTILINE)[1].split() == expected
-    answers = re.findall(r"^(/\S+) (\d+)$", done.stdout, flags=re.MULTILINE)
-    assert len(answers) == 7 and {status for _, status in answers} == {"200"}
+    assert [item["item_id"] for item in json.loads(done.stdout)["items"]] == expected
+    with serve_line("python -c", program, "serve", *of_home, "--port", "0") as (_, address):
+        for path in PATHS:
+            urllib.request.urlopen(f"{address}{path}", timeout=60).close()
