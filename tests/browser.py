@@ -70,11 +70,6 @@ class Page:
         for kind in ("mousePressed", "mouseReleased"):
             self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
 
-    def key(self, name: str, code: int, text: str = "") -> None:
-        """Press and release a key."""
-        self.call("Input.dispatchKeyEvent", type="keyDown", key=name, code=name, windowsVirtualKeyCode=code, text=text)
-        self.call("Input.dispatchKeyEvent", type="keyUp", key=name, code=name, windowsVirtualKeyCode=code)
-
     def _hear(self) -> dict:
         message = json.loads(self._socket.recv(timeout=WAIT))
         if "method" in message:

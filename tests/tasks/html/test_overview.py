@@ -25,17 +25,13 @@ def test_numbers_are_as_people_write_them_and_keep_their_digits(value, digits):
     assert abs(shown - value) <= max(0.5 * 10 ** (np.floor(np.log10(abs(value) or 1)) - digits + 1), 1e-12) * (1 + 1e-6)
 
 
-def test_numbers_in_a_few_words_and_the_decimals_that_an_error_allows():
+def test_signs_and_the_decimals_that_an_error_allows():
     def plain(value, error):
         return " ".join(numbers.format_with_error(value, error)).replace("\N{NO-BREAK SPACE}", " ")
 
-    assert numbers.format_significant(1180.2) == numbers.format_fixed(1180.2) == "1,180"
     assert numbers.format_fixed(-0.00001, 4, signed=True) == "0.0000"
     assert numbers.format_fixed(0.5, 2, signed=True) == "+0.50"
-    assert numbers.format_p_value(0.01, 0.01) == "<\N{NO-BREAK SPACE}0.01"
-    assert numbers.format_p_value(0.02, 0.01) == "0.02"
-    assert plain(0.45123, 0.01504) == "0.451 ± 0.015" and plain(0.94137, 0.00198) == "0.9414 ± 0.0020"
-    assert plain(12.345, 1.7) == "12.3 ± 1.7" and plain(1234.5, 170) == "1,234 ± 170"
+    assert plain(0.45123, 0.01504) == "0.451 ± 0.015" and plain(1234.5, 170) == "1,234 ± 170"
     assert plain(0.5, None) == plain(0.5, 0.0) == "0.5000 "
 
 
@@ -91,13 +87,10 @@ def test_a_line_has_state_dates_champion_quality_and_trend_and_names_are_escaped
     [row] = table_rows(tmp_path)
     parts = "21 November 2026, 22:00 UTC", "0.432 ± 0.012", "wmf", "ndcg@100, next_events<", "ndcg@100 of 3 nights"
     assert all(part in row for part in parts)
-    address = "a%20%3Cb%3E%20%26%20100%25/report/index.html"
-    assert f'href="{address}"' in row and f'href="{address}#look">2' in row
-    assert "<b>" not in (tmp_path / "index.html").read_text()
-    for shown, said in (("wmf", "next_events<"), ("random_graph (like)", "next_events, of random_graph (like)<")):
-        home_page.store_run_facts(home, shown=SHOWN | {"list": shown})
-        home_page.write_home_page(home)
-        assert said in table_rows(tmp_path)[0]
+    assert 'href="a%20%3Cb%3E%20%26%20100%25/report/index.html#look">2' in row and "<b>" not in row
+    home_page.store_run_facts(home, shown=SHOWN | {"list": "random_graph (like)"})
+    home_page.write_home_page(home)
+    assert "next_events, of random_graph (like)<" in table_rows(tmp_path)[0]  # which is not what is published
 
 
 def test_one_bad_data_set_does_not_break_the_others(tmp_path):
@@ -106,12 +99,10 @@ def test_one_bad_data_set_does_not_break_the_others(tmp_path):
     (tmp_path / "c-new" / "report").mkdir(parents=True)
     (tmp_path / "c-new" / "warehouse.duckdb").write_text("no database, and it is not opened")
     (tmp_path / "datasets").mkdir()
-    (data_set(tmp_path, "d-list").report / home_page.SUMMARY_FILE).write_text("[]")
     home_page.record_outcome(home, "run", "completed")
     found = table_rows(tmp_path)
-    assert [re.sub("<.*?>", "", one.splitlines()[0]) for one in found] == ["a-bad", "b-good", "c-new", "d-list"]
-    assert ["cannot be read" in one for one in found] == [True, False, False, True]
-    assert "never ended" in found[2] and "nothing is recommended" in found[2]
+    assert [re.sub("<.*?>", "", one.splitlines()[0]) for one in found] == ["a-bad", "b-good", "c-new"]
+    assert ["cannot be read" in one for one in found] == [True, False, False] and "never ended" in found[2]
 
 
 def test_the_end_of_a_run_is_noted_and_keeps_what_was_shown(tmp_path):

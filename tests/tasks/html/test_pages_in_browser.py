@@ -5,8 +5,6 @@ import re
 import shutil
 from datetime import datetime
 from importlib.resources import files
-from urllib.parse import unquote
-from xml.etree import ElementTree
 
 import pytest
 
@@ -23,6 +21,7 @@ PAGES = ("report", "explain", "overview", "search")
 WITHOUT_SCRIPTS = PAGES[:3]
 HEAVIEST = 1_500_000  # bytes
 MAIN = "#main-strong_generalization"
+PRINTED = ("backgroundColor", "color")
 
 
 @pytest.fixture(scope="module")
@@ -55,12 +54,6 @@ def pages(reported, tmp_path_factory):
 def page(tmp_path_factory):
     with open_chromium(tmp_path_factory.mktemp("profile")) as page:
         yield page
-
-
-@pytest.fixture(scope="module")
-def file(reported, tmp_path_factory):
-    """The report alone, where nothing else is."""
-    return shutil.copy(reported.report / "index.html", tmp_path_factory.mktemp("alone") / "page.html")
 
 
 OPEN = "document.querySelectorAll('details').forEach(one => one.open = true)"
@@ -117,22 +110,22 @@ def test_no_page_scrolls_sideways_and_no_table_is_cut_on_paper(page, pages, name
         page.open(pages[name], width=width)
         page.js(OPEN)
         assert page.js("[innerWidth, document.documentElement.scrollWidth]") == [width, width]
-    page.open(pages[name], width=695, media="print")  # A4 less the margins, in CSS pixels
+    page.open(pages[name], width=695, dark=True, media="print")  # A4 less the margins, in CSS pixels
+    style = "getComputedStyle(document.body).{}"
+    paper, ink = ([int(value) for value in re.findall(r"\d+", page.js(style.format(of)))] for of in PRINTED)
+    assert min(paper[:3]) > 240 and max(ink[:3]) < 128
     page.js(OPEN)
     ends = page.js("[...document.querySelectorAll('table')].map(one => one.getBoundingClientRect().right)")
     assert max(ends, default=0) <= 696
 
 
 @pytest.mark.parametrize("table", [MAIN, "#datasets", "#metric_changes"])
-def test_rows_are_cards_on_a_narrow_screen_and_each_value_has_its_name(page, pages, table):
+def test_each_value_has_its_name_on_a_narrow_screen(page, pages, table):
     page.open(pages["overview" if table == "#datasets" else "report"], width=360)
-    cells = f"[...document.querySelectorAll('{table} tbody td')].filter(td => td.offsetWidth)"
+    cells = f"[...document.querySelectorAll('{table} tbody td:not(.text)')].filter(td => td.offsetWidth)"
     assert page.js(f"{cells}.every(td => td.getBoundingClientRect().right <= innerWidth)")
-    assert page.js(f"getComputedStyle(document.querySelector('{table} tbody tr')).display") == "grid"
-    numbers = page.js(
-        f"{cells}.filter(td => !td.classList.contains('text')).map(td => getComputedStyle(td, '::before').content)"
-    )
-    assert numbers and "none" not in numbers
+    names = page.js(f"{cells}.map(td => getComputedStyle(td, '::before').content)")
+    assert names and "none" not in names
 
 
 def test_a_user_and_an_item_are_found_by_a_link(page, pages, reported):
@@ -148,8 +141,6 @@ def test_a_user_and_an_item_are_found_by_a_link(page, pages, reported):
     page.js(f"query.value = '{items[0]}'; search(); null")
     found = page.js("[...document.querySelectorAll('#found article')].map(one => one.innerText)")
     assert any(f"{likes.get(items[0], 0):,} like" in text and items[0] in text for text in found)
-    page.js("query.value = 'no such thing'; search(); null")
-    assert page.js("document.getElementById('found').innerText") == "Nothing has this id or title."
 
 
 def read_column(page, table, place):
@@ -163,8 +154,8 @@ def read_sorting(page, table):
     )
 
 
-def test_tables_sort_by_click_and_keyboard_as_numbers_with_what_is_not_there_last(page, file):
-    page.open(file)
+def test_tables_sort_by_click_as_numbers_with_what_is_not_there_last(page, pages):
+    page.open(pages["report"])
     page.js(OPEN)
     before = read_column(page, MAIN, 0)
     assert read_sorting(page, MAIN) == [[3, "descending"]]
@@ -173,43 +164,10 @@ def test_tables_sort_by_click_and_keyboard_as_numbers_with_what_is_not_there_las
     page.click(f"{MAIN} th:nth-child(1) button")
     models = read_column(page, MAIN, 0)
     assert read_sorting(page, MAIN) == [[0, "ascending"]] and models == sorted(models) != before
-    page.js("document.querySelector('#log_files th:nth-child(2) button').focus()")
-    page.key("Enter", 13, "\r")
-    assert read_column(page, "#log_files", 1) == ["12,345", "900"]
-    page.key(" ", 32, " ")
-    assert read_column(page, "#log_files", 1) == ["900", "12,345"]
+    for found in (["12,345", "900"], ["900", "12,345"]):
+        page.click("#log_files th:nth-child(2) button")
+        assert read_column(page, "#log_files", 1) == found
     for order in ("descending", "ascending"):
         page.click("#metric_changes th:nth-child(5) button")
         values = read_column(page, "#metric_changes", 4)
         assert values[-1] == values[-2] == "" and sorted(values[:-2], reverse=order == "descending") == values[:-2]
-
-
-def test_the_keyboard_reaches_the_content_and_the_wide_tables(page, file):
-    page.open(file, width=360)
-    page.key("Tab", 9)
-    assert page.js("document.activeElement.className") == "skip"
-    assert page.js("document.activeElement.getBoundingClientRect().top") >= 0
-    page.key("Enter", 13, "\r")
-    assert page.js("location.hash") == "#main" and page.js("document.activeElement.id") == "main"
-    wide = "[...document.querySelectorAll('.wide')]"
-    assert page.js(f"{wide}.some(e => e.scrollWidth > e.clientWidth)")
-    assert page.js(f"{wide}.every(e => e.tabIndex === 0 && e.getAttribute('aria-label'))")
-
-
-def test_it_prints_in_ink_on_white_with_its_details_open(page, file):
-    page.open(file, dark=True, media="print")
-    style = "getComputedStyle(document.querySelector('{}')).{}"
-    parts = ("body", "backgroundColor"), ("svg text", "fill")
-    paper, ink = ([int(value) for value in re.findall(r"\d+", page.js(style.format(*part)))] for part in parts)
-    assert min(paper[:3]) > 240 and max(ink[:3]) < 128
-    assert page.js("getComputedStyle(document.querySelector('nav')).display") == "none"
-    assert page.js("document.querySelector('#contracts').getBoundingClientRect().height") > 0
-
-
-def test_drawings_can_be_saved(page, file):
-    page.open(file)
-    links = page.js("[...document.querySelectorAll('a.get')].map(link => [link.download, link.href])")
-    assert len(links) == page.js("document.querySelectorAll('.panels svg').length") > 4
-    for name, address in links:
-        assert name.endswith(".svg")
-        assert ElementTree.fromstring(unquote(address.partition(",")[2])).tag.endswith("svg")
