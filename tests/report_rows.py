@@ -60,7 +60,6 @@ def _log_rows(random: np.random.Generator) -> dict[str, list[tuple]]:
         ("user", "power_law_cutoff", 0.1, 9.5, 1, 30, -140.5, 285.0, 0.05, 0.62),
         ("user", "log_normal", 1.5, 0.7, 1, 30, -142.5, 289.0, 0.07, 0.31),
         ("user", "exponential", None, 6.25, 1, 30, -141.0, 284.0, 0.06, 0.4),
-        ("item", "power_law", 0.9, None, 1, 60, -100.0, 202.0, 0.3, 0.02),
     ]
     return {
         "operations.log_files": [
@@ -160,18 +159,12 @@ def _like_rows() -> dict[str, list[tuple]]:
         (RUN, "random_graph", reference, at / 10, at / 10 + 0.1, 100, at / 10 + 0.05, min(1.0, at / 10 + shift), 0.03)
         for reference, shift in (("considered", 0.15), ("sampled_negatives", 0.06)) for at in range(10)
     ]  # fmt: skip
-    metrics = (
-        ("considered_auc", 0.71, 0.01),
-        ("considered_log_loss", 0.6125, 0.02),
-        ("considered_calibration_error", 0.0934, None),
-    )
     considered = [
-        (RUN, "leave_one_out", model, *one, 400, 312) for model in ("random_graph", "popularity") for one in metrics
+        (RUN, "leave_one_out", model, f"considered_{metric}", value, 0.01, 400, 312)
+        for model in ("random_graph", "popularity")
+        for metric, value in (("auc", 0.71), ("log_loss", 0.6125), ("calibration_error", 0.0934))
     ]
-    return {
-        "evaluation.calibration": calibration,
-        "evaluation.considered": considered,
-    }
+    return {"evaluation.calibration": calibration, "evaluation.considered": considered}
 
 
 def _published_rows(edges: list[tuple]) -> dict[str, list[tuple]]:

@@ -3,7 +3,6 @@
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
-from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -18,7 +17,7 @@ from oneclass.tasks.report.tables import RunTables, load_figure_rows
 from oneclass.tasks.stores import warehouse
 from oneclass.tasks.stores.home import Home, Limits
 from tests.conftest import execute_statement, query_rows
-from tests.report_rows import BEFORE, MAIN, RUN, fill_home
+from tests.report_rows import BEFORE, MAIN, RUN
 
 CHANGED = f"""
     select protocol, metric, model, score, b.value, n.value, n.value - b.value,
@@ -81,12 +80,12 @@ EXPECTED["list_hits"] = """
 
 
 class Tables(HTMLParser):
-    """Rows of every table of a page: (value, text) of each cell, the labels of its columns, and all ids."""
+    """Rows of every table of a page: (value, text) of each cell; and all ids and links."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
-        self.rows, self.keys, self.ids, self.links = {}, {}, [], []
-        self._table = self._cell = self._header = None
+        self.rows, self.ids, self.links = {}, [], []
+        self._table = self._cell = None
         self.feed(page)
 
     def handle_starttag(self, tag, attributes):
@@ -94,26 +93,21 @@ class Tables(HTMLParser):
         self.ids += [attributes["id"]] if "id" in attributes else []
         self.links += [attributes["href"]] if tag == "a" else []
         if tag == "table":
-            self._table = attributes["id"]
-            self.rows[self._table], self.keys[self._table] = [], []
-        elif tag == "th":
-            self.keys[self._table].append("")
-            self._header = self._table
-        elif tag == "tr" and self.keys[self._table]:
-            self.rows[self._table].append([])
+            self._table = self.rows[attributes["id"]] = []
+        elif tag == "tbody":
+            self._table.clear()  # of the header
+        elif tag == "tr":
+            self._table.append([])
         elif tag == "td":
             self._cell = [attributes.get("data-value"), ""]
-            self.rows[self._table][-1].append(self._cell)
+            self._table[-1].append(self._cell)
 
     def handle_endtag(self, tag):
         self._cell = None if tag == "td" else self._cell
-        self._header = None if tag == "th" else self._header
 
     def handle_data(self, data):
         if self._cell:
             self._cell[1] += data
-        if self._header:
-            self.keys[self._header][-1] += data
 
 
 @pytest.fixture(scope="module")
@@ -152,9 +146,7 @@ def test_the_best_come_first_and_names_are_escaped(page, tables):
     for protocol in MAIN:
         values = [float(row[3][0]) for row in tables.rows[f"main-{protocol}"]]
         assert values == sorted(values, reverse=True)
-        parts = [(row[0][1], row[1][1]) for row in tables.rows[f"strata-{protocol}"]]
-        history, likes = "users by their history", "items by their likes"
-        assert parts == [(history, "low"), (history, "high"), (likes, "high")]
+        assert [row[1][1] for row in tables.rows[f"strata-{protocol}"]] == ["low", "high", "high"]
     assert "<first>" not in page and "&lt;first&gt;.csv" in page
 
 
@@ -180,15 +172,11 @@ def test_figures_are_drawn_again_if_their_rows_changed(reported, page, monkeypat
     assert render_figures(changed, reported) == "" and drawn == [changed]
 
 
-def test_each_drawing_has_a_title_and_follows_the_theme(page, figures):
+def test_each_drawing_is_in_the_page_and_follows_the_theme(page, figures):
     assert set(figures) == {"ranks_by_degree", "calibration", "degrees"}
-    for figure in figures.values():
-        assert figure.panels and figure.how
-        for panel, text in zip(figure.panels, figure.drawings, strict=True):
-            root = ElementTree.fromstring(text)
-            assert root.find("{http://www.w3.org/2000/svg}title").text == panel.title and text in page
-            assert set(re.findall(r"(?<!, )#[0-9a-f]{6}\b", text)) == set()  # only as a fallback
-            assert "image" not in {element.tag.rpartition("}")[2] for element in root.iter()}
+    for text in (text for figure in figures.values() for text in figure.drawings):
+        assert text in page and "<image" not in text
+        assert not re.findall(r"(?<!, )#[0-9a-f]{6}\b", text)  # only as a fallback
 
 
 def line_points(panel):
@@ -214,23 +202,18 @@ def test_degrees_are_drawn_as_they_are_and_laws_as_they_say(reported, figures):
                 "exponential": lambda d=d, c=c: np.exp(-d / c),
             }[family]()
             expected = mass / mass.sum() * sum(counts.values())
-            (drawn_law,) = (
-                xy for label, xy in found.items() if label.startswith(f"{report_figures.FAMILIES[family]}: ")
-            )
+            name = report_figures.FAMILIES[family]
+            ((label, drawn_law),) = (line for line in found.items() if line[0].startswith(f"{name}: "))
             np.testing.assert_allclose(drawn_law[:, 1], expected[drawn_law[:, 0].astype(int) - low], rtol=1e-9)
-            said = "p <\N{NO-BREAK SPACE}0.01" if p <= 0.01 else f"p = {p:.2g}"  # of 99 samples
-            assert any(label.endswith(said) for label in found)
-            low, high = panel.axes.get_ylim()
-            assert low <= drawn_law[:, 1].min() and drawn_law[:, 1].max() <= high
+            assert label.endswith("p <\N{NO-BREAK SPACE}0.01" if p <= 0.01 else f"p = {p:.2g}")  # of 99 samples
 
 
 def test_ranks_are_drawn_as_they_are(reported, figures):
     best = "(model, score) in (('popularity', 'score'), ('mrf_dense', 'score'), ('random_graph', 'popularity_x_odds'))"
     for panel in figures["ranks_by_degree"].panels:
         side, found = panel.name.partition("-")[2], line_points(panel)
-        rows = query_rows(
-            reported, f"from evaluation.ranks_by_degree where side = '{side}' and {best} order by degree_low"
-        )
+        of_side = f"from evaluation.ranks_by_degree where side = '{side}' and {best} order by degree_low"
+        rows = query_rows(reported, of_side)
         assert set(found) == {"popularity", "mrf_dense", "random_graph"}
         for model, xy in found.items():
             of_model = [row for row in rows if row[1] == model]
@@ -242,11 +225,8 @@ def test_calibration_is_drawn_as_it_is(reported, figures):
     (panel,) = figures["calibration"].panels
     bars = {bar.get_label(): bar[0].get_xydata() for bar in panel.axes.containers}
     for reference in ("considered", "sampled_negatives"):
-        rows = query_rows(
-            reported, f"select mean_like, observed from evaluation.calibration where reference = '{reference}'"
-        )
-        np.testing.assert_array_equal(bars[reference.replace("_", " ")], rows)
-    assert "considered pairs are" in figures["calibration"].how.lower()
+        shares = f"select mean_like, observed from evaluation.calibration where reference = '{reference}'"
+        np.testing.assert_array_equal(bars[reference.replace("_", " ")], query_rows(reported, shares))
 
 
 def test_an_empty_warehouse_says_why_nothing_is_there(tmp_path):
@@ -257,18 +237,3 @@ def test_an_empty_warehouse_says_why_nothing_is_there(tmp_path):
     assert "No run of the data set was completed before this one" in page and not Tables(page).rows
     for why in ("ranks by degree need leave_one_out", "nothing was evaluated", "No contract was checked"):
         assert why in page
-
-
-@pytest.mark.slow
-def test_single_bins_and_missing_values_are_drawn(tmp_path):
-    home = fill_home(
-        tmp_path,
-        "delete from evaluation.ranks_by_degree where degree_low <> 1",
-        "update evaluation.metrics set standard_error = null",
-        "update diagnostics.power_law_fits set exponent = null, cutoff = null, p_value = null",
-        "update diagnostics.degrees set degree = 7",
-        "delete from operations.model_fits",
-    )
-    report(home, RUN)
-    page = (home.report / "index.html").read_text()
-    assert "nearly the same degree" in page and "nan" not in re.sub(r"<svg.*?</svg>", "", page, flags=re.DOTALL)
