@@ -13,15 +13,6 @@ GENRES = ("tea", "cups", "pots")
 
 
 @dataclass
-class Publication:
-    """What one run published: the lists, and the run whose publication stood before."""
-
-    run_id: str
-    before: str | None
-    lists: Lists
-
-
-@dataclass
 class ShopModel:
     """A shop whose lists are by popularity.
 
@@ -29,6 +20,7 @@ class ShopModel:
         events: (user, item, kind) of every line that was read, the orders and the returns.
         products: genre, price and stock of the items that the table of products has.
         seen: whether lists have items that the user has.
+        publications: of each run that published, the run whose publication stood before, and the lists.
     """
 
     generator: random.Random
@@ -39,7 +31,7 @@ class ShopModel:
     rules: dict[str, object] = field(default_factory=dict)
     home_n: int = 0
     users: int = 0
-    publications: dict[str, Publication] = field(default_factory=dict)
+    publications: dict[str, tuple[str | None, Lists]] = field(default_factory=dict)
     current: str | None = None
 
     @classmethod
@@ -58,14 +50,9 @@ class ShopModel:
     def draw_events(self) -> list[tuple[str, str, str]]:
         """Draw a night's events, those of new customers among them."""
         self.users += self.generator.randint(1, 8)
-        return [
-            (
-                f"user-{self.generator.randrange(self.users):03}x",
-                f"i{int(self.generator.triangular(0, 24, 0)):02}",
-                kind,
-            )
-            for kind in self.generator.choices(["order", "return"], [9, 1], k=self.generator.randint(8, 60))
-        ]
+        kinds = self.generator.choices(["order", "return"], [9, 1], k=self.generator.randint(8, 60))
+        draw_user, draw_item = self.generator.randrange, self.generator.triangular
+        return [(f"user-{draw_user(self.users):03}x", f"i{int(draw_item(0, 24, 0)):02}", kind) for kind in kinds]
 
     def draw_rules(self) -> None:
         """Draw the rules of the nights from now on."""
@@ -117,21 +104,19 @@ class ShopModel:
         return [
             item
             for item in self.list_items()
-            if item not in self.rules.get("banned", ())
+            if self._is_eligible(item)
             and not (item in returned and "not_event" in self.rules)
             and (self.seen or item not in had)
-            and ("stock" not in self.rules or self._has_stock(item))
         ]
 
     def leaves_nothing(self) -> bool:
         """Whether items are liked, and the rules allow none of them to anybody."""
-        banned = self.rules.get("banned", ())
-        return bool(self.list_items()) and not any(
-            item not in banned and ("stock" not in self.rules or self._has_stock(item)) for item in self.list_items()
-        )
+        return bool(self.list_items()) and not any(map(self._is_eligible, self.list_items()))
 
-    def _has_stock(self, item: str) -> bool:
-        return item in self.products and self.products[item][2] > self.rules["stock"]
+    def _is_eligible(self, item: str) -> bool:
+        if item in self.rules.get("banned", ()):
+            return False
+        return "stock" not in self.rules or (item in self.products and self.products[item][2] > self.rules["stock"])
 
     def compute_lists(self) -> Lists:
         """Compute the lists of every user, of each placement and of none."""
@@ -163,12 +148,12 @@ class ShopModel:
 
     def publish(self, run_id: str) -> None:
         """Note that a run published what the events and rules give."""
-        self.publications[run_id] = Publication(run_id, self.current, self.compute_lists())
+        self.publications[run_id] = (self.current, self.compute_lists())
         self.current = run_id
 
     def roll_back(self) -> bool:
         """Go back to the publication before; False if there is none."""
-        before = self.publications[self.current].before if self.current else None
+        before = self.publications[self.current][0] if self.current else None
         if before not in self.publications:
             return False
         self.current = before
@@ -182,7 +167,7 @@ class ShopModel:
     @property
     def lists(self) -> Lists:
         """What is published now."""
-        return self.publications[self.current].lists if self.current else {}
+        return self.publications[self.current][1] if self.current else {}
 
 
 def group_rows(rows: Iterable[tuple[str, str, int, str]]) -> Lists:
