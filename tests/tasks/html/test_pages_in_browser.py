@@ -110,6 +110,7 @@ def test_no_page_scrolls_sideways_and_no_table_is_cut_on_paper(page, pages, name
         page.open(pages[name], width=width)
         page.js(OPEN)
         assert page.js("[innerWidth, document.documentElement.scrollWidth]") == [width, width]
+    assert page.js("[...document.querySelectorAll('.wide')].every(one => one.tabIndex === 0)")  # so keys scroll it
     page.open(pages[name], width=695, dark=True, media="print")  # A4 less the margins, in CSS pixels
     style = "getComputedStyle(document.body).{}"
     paper, ink = ([int(value) for value in re.findall(r"\d+", page.js(style.format(of)))] for of in PRINTED)
