@@ -2,16 +2,12 @@
 
 import json
 import re
-import sys
 import threading
 import time
 
 import duckdb
 import psutil
 import pytest
-from prefect.client.orchestration import get_client
-from prefect.client.schemas.filters import LogFilter
-from prefect.client.schemas.sorting import LogSort
 
 from oneclass.data_contracts import STAGES
 from oneclass.flows import commands, pipeline
@@ -59,12 +55,9 @@ def test_a_log_becomes_published_tables(first):
     files = "evaluation.parquet evaluation.csv evaluation.md recommendations.parquet lists.parquet published.duckdb"
     published = {file.name for file in (home / "ml-latest-small" / "published").iterdir()}
     assert published == {*files.split(), "manifest.json", "model"}
-    stages = {
-        stage for (stage,) in query_rows(home, "select distinct stage from operations.contract_results where success")
-    }
-    assert stages == {*STAGES}
+    checked = query_rows(home, "select distinct stage from operations.contract_results where success")
+    assert {stage for (stage,) in checked} == {*STAGES}
     report = home / "ml-latest-small" / "report"
-    assert "First publication; the best of " in (report / "index.html").read_text()
     assert in_the_overview(home) == ["completed"]
     shown = json.loads((report / "summary.json").read_text())["shown"]
     [[night, value, _]] = shown["trend"]  # although the run is recorded as running while its report is written
@@ -93,32 +86,22 @@ def test_one_thread_and_two_give_the_same_bits(first, tmp_path, ratings):
 
 
 @pytest.mark.slow
-def test_a_given_split_publishes_its_table_and_no_recommendations(tmp_path):
+def test_a_given_split_publishes_its_table_and_no_recommendations(tmp_path, capsys):
     for name, shift in (("train.txt", 0), ("test.txt", 1)):
         lines = [
             f"{user} " + " ".join(str((user % 2) + 2 * ((user // 2 + 3 * k + shift) % 20)) for k in range(5))
             for user in range(60)
         ]
         (tmp_path / name).write_text("\n".join(lines) + "\n")
-    files = [str(tmp_path / name) for name in ("train.txt", "test.txt")]
-    arguments = ["--dataset", "gowalla", "--split-files", *files, "--home", str(tmp_path / "home")]
-    arguments += ["--models", "popularity,mrf_dense"]
-    assert commands.main("backfill", arguments) == 0
-    home = tmp_path / "home"
+    home, files = tmp_path / "home", [str(tmp_path / name) for name in ("train.txt", "test.txt")]
+    arguments = ["--dataset", "gowalla", "--models", "popularity,mrf_dense", "--home", str(home), "--split-files"]
+    assert commands.main("backfill", [*arguments, files[0], files[0]]) == 2
+    assert "two different logs" in capsys.readouterr().err
+    assert commands.main("backfill", [*arguments, *files]) == 0
     assert query_rows(home, "select distinct protocol from evaluation.metrics", "gowalla") == [("given",)]
     assert query_rows(home, "select count(*) from published.recommendations", "gowalla") == [(0,)]
-    assert query_rows(home, "select role, count(*) from splits.given group by role order by role", "gowalla") == [
-        ("test", 300),
-        ("train", 300),
-    ]
-
-
-def test_a_given_split_needs_two_different_logs(tmp_path, capsys):
-    log = tmp_path / "train.txt"
-    log.write_text("0 1 2\n1 2 3\n")
-    arguments = ["--dataset", "gowalla", "--split-files", str(log), str(log), "--home", str(tmp_path / "home")]
-    assert commands.main("backfill", [*arguments, "--models", "popularity"]) == 2
-    assert "two different logs" in capsys.readouterr().err
+    roles = query_rows(home, "select role, count(*) from splits.given group by role order by role", "gowalla")
+    assert roles == [("test", 300), ("train", 300)]
 
 
 def test_a_breach_stops_the_run_and_what_was_published_stays(after_first, tmp_path, capfd):
@@ -130,18 +113,13 @@ def test_a_breach_stops_the_run_and_what_was_published_stays(after_first, tmp_pa
     capfd.readouterr()
     assert run_backfill(home, "--source", bad) == 1
     stderr = capfd.readouterr().err
-    assert (
-        "the contract of raw.rejects is broken" in stderr
-        and "value is above value_max = 5" in stderr
-        and "Traceback" not in stderr
-    )
+    assert "value is above value_max = 5" in stderr and "Traceback" not in stderr
     assert (home / "ml-latest-small" / "published").resolve() == target
     states = query_rows(home, "select state from operations.runs order by started_at")
     assert states == [("completed",), ("failed",)] and in_the_overview(home) == ["failed"]
-    breach = query_rows(
-        home, "select rule, samples from operations.contract_results where not success and severity = 'error'"
-    )
-    assert len(breach) == 1 and json.loads(breach[0][1])
+    failed = "select samples from operations.contract_results where not success and severity = 'error'"
+    [(samples,)] = query_rows(home, failed)
+    assert json.loads(samples)
     with duckdb.connect(str(home / "ml-latest-small" / "warehouse.duckdb")) as connection:
         connection.execute("delete from operations.runs where state = 'failed'")
     assert read_contents(home) == before
@@ -150,10 +128,7 @@ def test_a_breach_stops_the_run_and_what_was_published_stays(after_first, tmp_pa
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("dataset", "log", "edges"),
-    [
-        ("ml-100k", "ml-100k/u.data", 55_375),
-        ("lastfm", "lastfm-hetrec2011/user_artists.dat", 92_834),
-    ],
+    [("ml-100k", "ml-100k/u.data", 55_375), ("lastfm", "lastfm-hetrec2011/user_artists.dat", 92_834)],
 )
 def test_a_real_log_becomes_its_edges(tmp_path, dataset, log, edges):
     given = BackfillParameters(
@@ -176,12 +151,6 @@ def test_the_second_night_publishes_what_a_run_over_everything_does(prefect_serv
         words = [*ML, "--models", "popularity,mrf_dense,mrf_sparse,slim", "--home", str(home), "--threads", "2"]
         assert commands.main("backfill", [*words, "--source", *map(str, logs), *settings]) == 0
     assert read_contents(nights) == read_contents(whole)
-    for model in ("mrf_dense", "mrf_sparse", "slim"):
-        of_whole, of_nights = (
-            {str(file.relative_to(home)): file.read_bytes() for file in home.glob(f"{ML[1]}/models/{model}/*/*.npy")}
-            for home in (whole, nights)
-        )
-        assert of_whole and of_whole.items() <= of_nights.items()
 
 
 @pytest.mark.slow
@@ -205,22 +174,18 @@ def test_one_failing_model_leaves_the_others_alone(prefect_server, ratings, tmp_
     def broken(self, interactions, options):
         raise ValueError("no such luck")
 
-    notified = f"import os; open('{tmp_path}/notified', 'w').write(os.environ['ONECLASS_STATE'])"
     words = [*ML, "--home", str(tmp_path / "home"), "--source", str(ratings)]
-    words += ["--set", f'notify.command={sys.executable} -c "{notified}"']
-    models = ["--models", "popularity,mrf_dense", "--protocols", "strong_generalization"]
+    words += ["--models", "popularity,mrf_dense", "--protocols", "strong_generalization"]
     monkeypatch.setattr(Popularity, "_fit", broken)
-    assert commands.main("backfill", [*words, *models]) == 1
+    assert commands.main("backfill", words) == 1
     message = capsys.readouterr().err
     assert "popularity failed and was left out: train: popularity cannot be fitted: no such luck" in message
     home = Home(tmp_path / "home", "ml-latest-small")
     assert query_rows(home.root, "select state from operations.evaluated_runs") == [("partly_failed",)]
     assert query_rows(home.root, "select distinct model from evaluation.metrics") == [("mrf_dense",)]
-    assert query_rows(home.root, "select challenger, promoted from operations.promotions") == [
-        ("mrf_dense/score", True)
-    ]
+    promotions = query_rows(home.root, "select challenger, promoted from operations.promotions")
+    assert promotions == [("mrf_dense/score", True)]
     assert (home.published / "recommendations.parquet").exists()
-    assert (tmp_path / "notified").read_text() == "partly failed"
 
 
 @pytest.mark.slow
@@ -269,26 +234,3 @@ def test_two_workers_one_of_which_is_killed_give_the_tables_of_a_plain_run(first
     killer.join()
     assert killed and read_contents(tmp_path) == read_contents(first[0])
     assert find_workers() == []
-    said = read_run_log(tmp_path)
-    assert any(line.startswith("2 workers with") for line in said)
-    assert any(line.startswith("popularity (leave_one_out): fitted in") for line in said)  # by a worker
-
-
-def read_run_log(home):
-    """What the page of a home's run in Prefect says."""
-    ((run_id,),) = query_rows(home, "select run_id from operations.runs")
-    with get_client(sync_client=True) as client:
-        for _ in range(100):  # lines reach the server a little later
-            logs = client.read_logs(LogFilter(flow_run_id={"any_": [run_id]}), limit=200, sort=LogSort.TIMESTAMP_ASC)
-            said = [one.message for one in logs]
-            if any(line.startswith("popularity (leave_one_out): fitted in") for line in said):
-                break
-            time.sleep(0.1)
-    return said
-
-
-def test_an_address_without_a_scheduler_is_reported_before_any_stage(tmp_path, ratings, capsys, monkeypatch):
-    monkeypatch.setattr("oneclass.tasks.cluster.dask.CONNECT_SECONDS", 1.0)
-    assert run_backfill(tmp_path, "--source", ratings, "--dask", "tcp://127.0.0.1:1") == 2
-    assert "--dask tcp://127.0.0.1:1: the cluster cannot be used: Timed out" in capsys.readouterr().err
-    assert query_rows(tmp_path, "select state from operations.runs") == [("failed",)]
