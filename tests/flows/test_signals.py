@@ -1,7 +1,6 @@
 """What surrounds commands: signals, help, terminals that are not UTF-8, streams that are closed or full."""
 
 import contextlib
-import io
 import os
 import re
 import shlex
@@ -16,7 +15,6 @@ import psutil
 import pytest
 
 from oneclass.flows import commands, prefect_server
-from oneclass.tasks import terminal
 from tests.flows.conftest import query_rows
 
 ROOT = Path(__file__).parents[2]
@@ -47,36 +45,6 @@ def test_what_does_not_end_in_its_own_time_is_ended(number, status):
             process.kill()
     assert process.returncode == status
     assert said.count("Interrupted by") == 1 and signal.Signals(number).name in said
-
-
-DROPPED = """
-import gc, signal, weakref
-from oneclass.flows import signals
-signals.SHUTDOWN_SECONDS = 0.5
-
-class Kept: pass
-
-def collected(reference):  # Python drops errors raised in here, and says so
-    signal.raise_signal(signal.SIGTERM)
-    for _ in range(10**6):
-        pass
-
-with signals.handle_signals():
-    kept = Kept()
-    reference = weakref.ref(kept, collected)
-    print("ready", flush=True)
-    del kept
-    import time
-    time.sleep(60)
-"""
-
-
-def test_a_signal_that_comes_while_memory_is_freed_ends_the_process_with_one_message():
-    ended = subprocess.run(
-        [sys.executable, "-c", DROPPED], cwd=ROOT, capture_output=True, text=True, timeout=30, check=False
-    )
-    assert ended.returncode == 143
-    assert ended.stderr.strip().splitlines() == [ended.stderr.strip()] and "SIGTERM" in ended.stderr
 
 
 def own_server(prefect_home):
@@ -124,15 +92,12 @@ def test_a_run_signalled_with_its_whole_group_leaves_no_server_and_its_true_stat
     began = time.monotonic()
     os.killpg(process.pid, signal.SIGTERM)
     assert process.wait(60) == 143
-    assert (
-        time.monotonic() - began < 10
-    )  # as the README promises; it takes the 4 s of `signals.SHUTDOWN_SECONDS` and little more
+    # As the README promises; it takes the 4 s of `signals.SHUTDOWN_SECONDS` and little more.
+    assert time.monotonic() - began < 10
     said = (tmp_path / "said").read_text()
     assert said.splitlines()[-1].startswith("Interrupted by SIGTERM") and "Traceback" not in said, said
-    _, left = psutil.wait_procs(
-        [*workers, *servers], 15
-    )  # which are groups of their own, and find that the run is gone
-    assert not left
+    # They are groups of their own, and find that the run is gone.
+    assert not psutil.wait_procs([*workers, *servers], 15)[1]
     while more and at_work_in(process.pid):
         assert time.monotonic() - began < 15, at_work_in(process.pid)
         time.sleep(0.2)
@@ -153,34 +118,23 @@ with prefect_server.ensure_server():
 
 
 @pytest.mark.slow
-def test_three_servers_start_at_once_on_a_fresh_prefect_home(tmp_path):
-    environment = own_server(tmp_path / "prefect")
-    options = {"cwd": ROOT, "env": environment, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+def test_three_servers_start_at_once_on_a_fresh_prefect_home_and_end_with_their_runs(tmp_path):
+    options = {"cwd": ROOT, "env": own_server(tmp_path / "prefect"), "stdout": subprocess.PIPE}
     with contextlib.ExitStack() as stack:
         processes = []
         for _ in range(3):
-            process = stack.enter_context(subprocess.Popen([sys.executable, "-c", SERVED], **options))
-            stack.callback(process.kill)
-            processes.append(process)
+            processes.append(stack.enter_context(subprocess.Popen([sys.executable, "-c", SERVED], **options)))
+            stack.callback(processes[-1].kill)
         assert [process.stdout.readline() for process in processes] == [b"ready\n"] * 3
-
-
-def test_a_run_that_is_killed_leaves_no_server(prefect_home):
-    options = {"cwd": ROOT, "env": own_server(prefect_home), "stdout": subprocess.PIPE}
-    with subprocess.Popen([sys.executable, "-c", SERVED], **options) as process:
-        assert process.stdout.readline() == b"ready\n"
-        (server,) = psutil.Process(process.pid).children()
-        process.kill()
-    assert not psutil.wait_procs([server], 15)[1]
+        servers = [server for process in processes for server in psutil.Process(process.pid).children()]
+    assert len(servers) == 3 and not psutil.wait_procs(servers, 15)[1]
 
 
 @pytest.mark.parametrize(
     ("file", "text", "named"),
     [
-        ("profiles.toml", 'active = "a"\n[profiles.a]\nPREFECT_LOGGING_LEVEL = "INFO"', False),
         ("profiles.toml", 'active = "a"\n[profiles.a]\nPREFECT_API_URL = "http://host/api"', True),
         ("prefect.toml", (ROOT / "prefect.toml").read_text(), False),
-        ("pyproject.toml", (ROOT / "pyproject.toml").read_text(), False),
         ("prefect.toml", '[api]\nurl = "http://host/api"', True),
         ("pyproject.toml", "[tool.prefect.api]\nurl = 'http://host/api'", True),
         (".env", "PREFECT_API_URL=http://host/api", True),
@@ -196,31 +150,21 @@ def test_a_server_that_a_file_may_name_is_left_to_prefect(tmp_path, monkeypatch,
     assert prefect_server.has_configured_server() == named
 
 
-def run_script(monkeypatch, capsys, *arguments):
-    """(status, output, errors) of the script."""
-    monkeypatch.setattr(sys, "argv", ["oneclass", *arguments])
+def test_version_help_and_misspelt_commands(monkeypatch, capsys):
     # The script sets it where it is not set, and would leave it to the tests after this one.
     monkeypatch.setenv("PYTHONSAFEPATH", "1")
-    status = commands.run_app(commands.build_script(), list(arguments))
-    captured = capsys.readouterr()
-    return status, captured.out, captured.err
 
+    def run_script(*arguments):
+        monkeypatch.setattr(sys, "argv", ["oneclass", *arguments])
+        return commands.run_app(commands.build_script(), list(arguments)), *capsys.readouterr()
 
-def test_version_and_help(monkeypatch, capsys):
-    assert run_script(monkeypatch, capsys, "--version") == (0, f"oneclass {version('oneclass')}\n", "")
-    status, out, _ = run_script(monkeypatch, capsys, "--help")
+    assert run_script("--version") == (0, f"oneclass {version('oneclass')}\n", "")
+    status, out, _ = run_script("--help")
     assert status == 0 and all(f" {name} " in out for name in commands.COMMANDS)
-    assert run_script(monkeypatch, capsys) == (0, out, "")
-
-
-@pytest.mark.parametrize(
-    ("name", "near"),
-    [("recomend", "recommend"), ("backfil", "backfill"), ("nightly-retrai", "nightly-retrain"), ("xyz", None)],
-)
-def test_a_misspelt_command_is_answered_with_what_resembles_it(monkeypatch, capsys, name, near):
-    status, out, errors = run_script(monkeypatch, capsys, name)
-    assert status == 2 and not out and f'Unknown command "{name}".' in errors
-    assert f'Did you mean "{near}"?' in errors if near else "mean" not in errors
+    assert run_script() == (0, out, "")
+    for name, answer in (("nightly-retrai", 'Did you mean "nightly-retrain"?'), ("xyz", 'Unknown command "xyz".')):
+        status, out, errors = run_script(name)
+        assert status == 2 and not out and answer in errors
 
 
 @pytest.mark.parametrize("name", commands.COMMANDS)
@@ -238,33 +182,13 @@ def test_help_ends_with_an_example_that_parses(name, capsys):
     assert all(re.search(rf" {flag} (\S+ )?\w", described) for flag in flags)
 
 
-NAME, TEA, ESCAPED = "Andr\xe9", "\u70cf\u9f8d\u8336", "\\u70cf\\u9f8d\\u8336"
-
-
-@pytest.mark.parametrize(
-    ("encoding", "source", "shown"),
-    [("latin-1", "log.csv", {NAME, ESCAPED}), ("utf-8", "log.csv", {NAME, TEA}), ("ascii", TEA, {ESCAPED})],
-)
-def test_a_terminal_shows_what_it_can_and_the_rest_escaped(tmp_path, encoding, source, shown):
-    """Results on stdout, and on stderr that a file is not there."""
-    (tmp_path / "log.csv").write_text(f"user_id,item_id\n{NAME},{TEA}\n", "utf-8")
-    streams = [io.TextIOWrapper(io.BytesIO(), encoding, errors) for errors in ("strict", "backslashreplace")]
-    with contextlib.redirect_stdout(streams[0]), contextlib.redirect_stderr(streams[1]):  # as Python opens them
-        terminal.prepare_streams()  # as every program begins
-        status = commands.main("inspect", ["--source", str(tmp_path / source)])
-    printed = ((stream.flush(), stream.buffer.getvalue().decode(encoding))[1] for stream in streams)
-    text = list(printed)[source == TEA]
-    assert status == 2 * (source == TEA) and all(word in text for word in shown)
-
-
-def test_a_program_begins_so(tmp_path):
-    (tmp_path / "log.csv").write_text(f"user_id,item_id\n{NAME},{TEA}\n", "utf-8")
+def test_a_terminal_shows_what_it_can_and_the_rest_escaped(tmp_path):
+    (tmp_path / "log.csv").write_text("user_id,item_id\nAndr\xe9,\u70cf\u9f8d\u8336\n", "utf-8")
     command = [sys.executable, "-m", "flows.inspect", "--source", str(tmp_path / "log.csv")]
-    printed = subprocess.check_output(command, env=os.environ | {"PYTHONIOENCODING": "ascii"}, encoding="ascii")
-    assert "Andr\\xe9" in printed and ESCAPED in printed
+    printed = subprocess.check_output(command, env=os.environ | {"PYTHONIOENCODING": "latin-1"}, encoding="latin-1")
+    assert "Andr\xe9" in printed and "\\u70cf\\u9f8d\\u8336" in printed
 
 
-CHECKOUT = Path(__file__).parents[2]
 PRINTING = """
 import logging, subprocess, sys
 from oneclass.flows import {name}
@@ -289,35 +213,22 @@ run_as_program("{name}")
 CLOSED = {"input": "<&-", "output": ">&-", "error": "2>&-", "all three": "<&- >&- 2>&-"}
 
 
-def run_program(program: list[str], redirected: str, **environment: str) -> subprocess.CompletedProcess:
+def run_program(program: str, file: Path, redirected: str) -> subprocess.CompletedProcess:
     line = f'"$0" "$@" {redirected}; exit "${{PIPESTATUS[0]}}"'
-    return subprocess.run(
-        ["bash", "-c", line, *program],
-        env={**os.environ, **environment},
-        cwd=CHECKOUT,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=500,
-        check=False,
-    )
+    command = ["bash", "-c", line, sys.executable, "-c", program, str(file)]
+    options = {"cwd": ROOT, "stdin": subprocess.DEVNULL, "timeout": 500}
+    return subprocess.run(command, **options, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("closed", CLOSED)
 def test_a_closed_stream_changes_no_file_and_no_status(tmp_path, closed):
     name = "promote" if closed == "all three" else "cite"  # which starts in a fifth of the time
-    ended = run_program([sys.executable, "-c", PRINTING.format(name=name), str(tmp_path / "file")], CLOSED[closed])
+    ended = run_program(PRINTING.format(name=name), tmp_path / "file", CLOSED[closed])
     assert (ended.returncode, (tmp_path / "file").read_text()) == (0, "the work")
     assert ("the result" in ended.stdout) == (closed in ("input", "error"))
     assert ("words of a library" in ended.stderr) == (closed in ("input", "output"))
     assert "Traceback" not in ended.stderr
-
-
-UNWRITABLE = {"> /dev/full": "No space left on device", "| true": "Broken pipe"}
-
-
-UNSHOWN = "Standard output cannot be written ({}), so the result is not shown."
 
 
 @pytest.mark.slow
@@ -326,26 +237,19 @@ UNSHOWN = "Standard output cannot be written ({}), so the result is not shown."
 )
 def test_an_output_that_cannot_be_written_is_one_sentence(tmp_path, name, status, redirected):
     program = PRINTING.format(name=name).replace('return "the result"', "import time; time.sleep(0.3); return 'result'")
-    ended = run_program([sys.executable, "-c", program, str(tmp_path / "file")], redirected)
+    ended = run_program(program, tmp_path / "file", redirected)
     assert (ended.returncode, (tmp_path / "file").read_text()) == (status, "the work")
-    assert ended.stderr.splitlines()[-1] == UNSHOWN.format(UNWRITABLE[redirected])
+    reason = "Broken pipe" if redirected == "| true" else "No space left on device"
+    expected = f"Standard output cannot be written ({reason}), so the result is not shown."
+    assert ended.stderr.splitlines()[-1] == expected
     assert "Traceback" not in ended.stderr and "Exception ignored" not in ended.stderr
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "redirected"), [("cite", "2> /dev/full"), ("cite", "2> >(true)")])
-def test_a_log_that_nobody_can_read_ends_no_command(tmp_path, name, redirected):
-    program = PRINTING.format(name=name).replace('print("words of a library", file=sys.stderr)', "pass")
+@pytest.mark.parametrize("redirected", ["2> /dev/full", "2> >(true)"])
+def test_a_log_that_nobody_can_read_ends_no_command(tmp_path, redirected):
+    program = PRINTING.format(name="cite").replace('print("words of a library", file=sys.stderr)', "pass")
     program = program.replace("with open", "import time; time.sleep(0.3)\n    with open")
-    ended = run_program([sys.executable, "-c", program, str(tmp_path / "file")], redirected)
+    ended = run_program(program, tmp_path / "file", redirected)
     assert (ended.returncode, (tmp_path / "file").read_text()) == (0, "the work")
     assert "the result" in ended.stdout
-
-
-@pytest.mark.slow
-def test_a_run_with_all_streams_closed_publishes(ratings, tmp_path, prefect_home):
-    wanted = ["--models", "popularity", "--protocols", "leave_one_out", "--home", str(tmp_path / "var")]
-    program = [sys.executable, "-m", "flows.backfill", "--dataset", "mine", "--source", str(ratings), *wanted]
-    ended = run_program(program, CLOSED["all three"], **own_server(prefect_home))
-    assert ended.returncode == 0
-    assert (tmp_path / "var" / "mine" / "published" / "recommendations.parquet").exists()
