@@ -68,28 +68,18 @@ def test_who_may_read_what_a_run_writes(home, readable_by, umask, expected):
     assert {stat.S_IMODE(path.lstat().st_mode) for path in written} == expected
 
 
-@pytest.mark.parametrize(
-    ("line", "folder", "limits", "usage", "total"),
-    [
-        ("0::/a/b", "", "max", "current", ""),
-        ("4:cpu,memory:/a/b", "memory", "limit_in_bytes", "usage_in_bytes", "total_"),
-    ],
-)
-def test_the_limit_of_every_control_group_counts_less_what_it_uses(
-    tmp_path, monkeypatch, line, folder, limits, usage, total
-):
-    (tmp_path / "cgroup").write_text(f"1:name=systemd:/a/b\n{line}\n")
+def test_the_limit_of_every_control_group_counts_less_what_it_uses(tmp_path, monkeypatch):
+    (tmp_path / "cgroup").write_text("1:name=systemd:/a/b\n0::/a/b\n")
     monkeypatch.setattr(resources, "CGROUP", tmp_path / "cgroup")
     monkeypatch.setattr(resources, "CGROUP_MOUNT", mounted := tmp_path / "fs")
     for path, limit in (("", "max"), ("a", "4096"), ("a/b", "8192"), ("other", "1")):
-        group = mounted / folder / path
-        group.mkdir(parents=True, exist_ok=True)
-        (group / f"memory.{limits}").write_text(f"{limit}\n")
+        (mounted / path).mkdir(exist_ok=True)
+        (mounted / path / "memory.max").write_text(f"{limit}\n")
     assert resources.memory_limit() == 4096
-    group = mounted / folder / "a/b"
-    (group / f"memory.{limits}").write_text("1000")
-    (group / f"memory.{usage}").write_text("700\n")
-    (group / "memory.stat").write_text(f"anon 200\n{total}inactive_file 300\n{total}active_file 150\nfile 460\n")
+    group = mounted / "a" / "b"
+    (group / "memory.max").write_text("1000")
+    (group / "memory.current").write_text("700\n")
+    (group / "memory.stat").write_text("anon 200\ninactive_file 300\nactive_file 150\nfile 460\n")
     assert resources.memory_limit() == 1000 and resources.free_memory() == 750  # what files have in the cache is free
 
 
@@ -105,9 +95,8 @@ def test_a_limit_of_the_process_itself_counts():
 
 @pytest.mark.parametrize(
     ("machine", "taken"),
-    [(60 << 30, 10 << 30), (15 << 30, 4 << 30), (9 << 30, 3 << 30), (2 << 30, 1 << 30), (1 << 30, 1 << 29),
-     (650_000_000, 250_000_000), (400_000_000, 100_000_000)],
-)  # fmt: skip
+    [(60 << 30, 10 << 30), (9 << 30, 3 << 30), (1 << 30, 1 << 29), (400_000_000, 100_000_000)],
+)
 def test_duckdb_takes_a_third_of_what_there_is_and_leaves_a_small_container_room(machine, taken):
     assert duckdb_memory(machine) == taken
     assert Limits().memory == duckdb_memory(resources.memory_limit())
@@ -117,13 +106,12 @@ def test_duckdb_takes_a_third_of_what_there_is_and_leaves_a_small_container_room
 ROOM = 100 << 20
 
 
-@pytest.mark.parametrize(("needed", "said"), [(5_000_000_000, "5.1 GB"), (60_000_000, "116 MB")])
-def test_a_model_that_needs_more_than_there_is_is_refused_before_it_begins(needed, said):
+def test_a_model_that_needs_more_than_there_is_is_refused_before_it_begins():
     """What the kernels of a fit take counts too."""
     with (
         limit_memory(ROOM),
-        pytest.raises(OneclassError, match=rf"m: needs about {said} of memory, and \d+ MB are free of"),
-        resources.guard_model_memory("m", needed),
+        pytest.raises(OneclassError, match=r"m: needs about 116 MB of memory, and \d+ MB are free of"),
+        resources.guard_model_memory("m", 60_000_000),
     ):
         raise AssertionError("it began")
     with limit_memory(ROOM), resources.guard_model_memory("m", ROOM // 4):
@@ -156,11 +144,10 @@ def test_a_model_that_runs_out_of_memory_is_named_with_what_there_is_and_the_err
 
 
 def test_duckdb_that_has_too_little_memory_says_which_flag_gives_it_more(home):
-    small = type(home)(home.root, home.dataset, Limits(threads=1, memory=20_000_000))
-    much = "create temp table much as select range as a, hash(range) as b from range(20_000_000)"
+    small = replace(home, limits=Limits(threads=1, memory=20_000_000))
     with (
         pytest.raises(ResourceExhausted, match=r"more memory than there is. It may take 20 MB \(--memory\), and"),
         warehouse.open_warehouse(small) as connection,
     ):
         connection.execute("set temp_directory = ''")
-        connection.execute(much)
+        connection.execute("create temp table much as select range as a, hash(range) as b from range(20_000_000)")

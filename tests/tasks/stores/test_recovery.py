@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 
-import duckdb
 import pytest
 
 from oneclass.tasks.errors import InputError
@@ -50,25 +49,16 @@ def test_a_checkpoint_that_is_cut_off_loses_nothing(home, when):
     assert not list(home.folder.glob("*.unreadable"))
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
-        lambda file: flip_bit(file, 0),  # DuckDB itself passes over a log whose beginning it does not know
-        lambda file: flip_bit(file, 60),
-        flip_bit,
-        lambda file: file.write_bytes(b"no log"),
-    ],
-    ids=["beginning", "first entry", "middle", "other"],
-)
-def test_a_log_that_cannot_be_replayed_is_set_aside_and_said(home, damage, caplog):
-    """DuckDB keeps three transactions of a killed writer in the log."""
+@pytest.mark.parametrize("place", [0, 60, None], ids=["beginning", "first entry", "middle"])
+def test_a_log_that_cannot_be_replayed_is_set_aside_and_said(home, place, caplog):
+    """DuckDB keeps three transactions of a killed writer in the log, and passes over one with another beginning."""
     execute_statement(home, "insert into raw.rejects values (9, 9, 'line', 'before the crash')")
     subprocess.run([sys.executable, "-c", KILLED, str(home.warehouse)], capture_output=True, check=False)
     log = home.warehouse.with_name("warehouse.duckdb.wal")
     assert log.stat().st_size > 1000
-    damage(log)
+    flip_bit(log, place)
     bytes_left = log.read_bytes()
-    if damage is flip_bit:  # who only reads leaves such a log to the next run
+    if place is None:  # who only reads leaves such a log to the next run
         refuses = pytest.raises(InputError, match="cannot be replayed. Any run on small sets it aside")
         with refuses, warehouse.open_warehouse(home, read_only=True):
             pass
@@ -80,33 +70,17 @@ def test_a_log_that_cannot_be_replayed_is_set_aside_and_said(home, damage, caplo
     assert load_rejects(home) == 1 and not caplog.text
 
 
-def test_every_opening_ends_with_a_checkpoint(home):
-    log = home.warehouse.with_name("warehouse.duckdb.wal")
-    with warehouse.open_warehouse(home) as connection:
-        connection.execute("insert into raw.rejects values (1, 1, 'line', 'reason')")
-        assert log.exists()
-        other = duckdb.connect(
-            str(home.warehouse.absolute()), config=warehouse.database_config(home)
-        )  # or closing would make one
-    assert not log.exists() or log.stat().st_size == 0
-    other.close()
-
-
-@pytest.mark.parametrize("share", [0.0, 0.001, 0.5])
+@pytest.mark.parametrize("share", [0.0, 0.5])
 def test_a_warehouse_that_is_damaged_or_cut_short_is_reported(home, share):
     for _ in range(3):  # in the end, what DuckDB must read at once stands in the file's first half
         execute_statement(home, "insert into raw.rejects select 1, i, md5(i::varchar), 'r' from range(200000) r(i)")
     flip_bit(home.warehouse)
-    with (
-        pytest.raises(InputError, match="warehouse.duckdb: .*is damaged"),
-        warehouse.open_warehouse(home) as connection,
-    ):
+    reports = pytest.raises(InputError, match="warehouse.duckdb: .*is damaged")
+    with reports, warehouse.open_warehouse(home) as connection:
         connection.execute("select max(line), sum(line_number) from raw.rejects").fetchall()
     os.truncate(home.warehouse, int(share * home.warehouse.stat().st_size))
-    with (
-        pytest.raises(InputError, match="Put a copy of it back, or move it away and run again"),
-        warehouse.open_warehouse(home),
-    ):
+    refuses = pytest.raises(InputError, match="Put a copy of it back, or move it away and run again")
+    with refuses, warehouse.open_warehouse(home):
         pass
 
 
@@ -144,10 +118,8 @@ def published(home):
     for run_id in RUNS:
         with warehouse.open_warehouse(home) as connection:
             connection.execute("delete from published.recommendations")
-            row = "('u', ?, 1, 1)"
-            connection.execute(
-                f"insert into published.recommendations (user_id, item_id, rank, score) values {row}", [run_id]
-            )
+            listed = "insert into published.recommendations (user_id, item_id, rank, score) values ('u', ?, 1, 1)"
+            connection.execute(listed, [run_id])
             folder = publications.create_publication(home, run_id)
             (folder / "model").mkdir()
             (folder / USERS).write_bytes(b"users")
@@ -174,7 +146,7 @@ def damage(home, run_id, file=publications.DATABASE_FILE):
     flip_bit(home.publications / run_id / file)
 
 
-@pytest.mark.parametrize("run_id", RUNS)
+@pytest.mark.parametrize("run_id", ["first", "third"])
 def test_a_manifest_is_restored_from_the_warehouse(published, run_id):
     before = (published.publications / run_id / "manifest.json").read_bytes()
     damage(published, run_id, "manifest.json")

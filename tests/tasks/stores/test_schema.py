@@ -58,14 +58,11 @@ def test_an_older_home_has_the_tables_views_and_columns_of_a_new_one_and_keeps_i
     assert query_rows(older, "select run_id from operations.runs") == [("old",)]
     assert query_rows(older, "select count(*) from raw.events") == [(12,)]
     assert load_versions(older) == [14, *sql.migrations()]  # once
-    before = older.warehouse.read_bytes()
-    load_versions(older)
-    assert older.warehouse.read_bytes() == before  # a checkpoint would count itself in the file
     text = (Path(sql.__file__).parent / "migrations.sql").read_text()
     assert list(sql.migrations()) == list(range(15, 15 + text.count("-- name: ")))
 
 
-def test_a_home_of_before_versions_is_refused_with_how_to_keep_its_events(older, capsys):
+def test_a_home_of_before_versions_is_refused_with_how_to_keep_its_events(older):
     execute_statement(older, "drop table operations.schema_version")
     before = file_bytes(older)
     with pytest.raises(InputError, match=r"before 0\.2.*copy raw\.events to .*--source events\.parquet"):
