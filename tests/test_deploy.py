@@ -6,7 +6,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-import tomllib
 from typing import Any
 
 import pytest
@@ -108,13 +107,6 @@ def test_the_images_have_every_package_and_run_as_another_user_than_root():
     assert all((ROOT / name).exists() for name in copied)
     linked = {path.name for path in (ROOT / "oneclass").iterdir() if path.is_symlink()}
     assert linked and {"oneclass", *linked} <= set(copied)
-
-
-@pytest.mark.parametrize("text", [DOCKERFILE, (DEPLOY / "install.sh").read_text()], ids=["Dockerfile", "install.sh"])
-def test_the_extras_that_are_installed_exist(text):
-    extras = tomllib.loads(read_page("pyproject.toml"))["project"]["optional-dependencies"]
-    [named] = re.findall(r"'\.\[([\w,]+)\]'", text)
-    assert set(named.split(",")) <= set(extras)
 
 
 @pytest.mark.parametrize("script", ["install.sh", "systemd/oneclass.sh"])

@@ -10,13 +10,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-import duckdb
 import polars as pl
 import pytest
 
 from oneclass.flows import commands, promote
 from oneclass.tasks import datasets, settings
-from oneclass.tasks.stores.home import Home
 
 BASE = ["--dataset", "ml-latest-small", "--models", "popularity"]
 
@@ -107,14 +105,6 @@ def test_a_wrong_argument_is_reported_before_prefect_is_loaded(tmp_path, ratings
     assert "for --trials. Must be >= 1." in ended.stderr and list(tmp_path.iterdir()) == []
 
 
-def test_a_warehouse_without_tables_is_filled_again(tmp_path, capsys):
-    home = Home(tmp_path, "ml-latest-small")  # of a run that was killed before it had made them
-    home.folder.mkdir()
-    duckdb.connect(str(home.warehouse)).close()
-    assert commands.main("backfill", [*BASE, "--home", str(tmp_path)]) == 2
-    assert "holds no raw files of ml-latest-small" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     "error",
     [
@@ -159,17 +149,6 @@ COMMAND = f'"$1" -m flows.backfill {" ".join(BASE)} --source "$2" --home "$3"'
 def digest_files(folder: Path) -> dict[str, str]:
     files = [file for file in sorted(folder.rglob("*")) if file.is_file() and not file.is_symlink()]
     return {str(file.relative_to(folder)): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
-
-
-@pytest.mark.slow
-@needs_namespaces
-def test_a_read_only_home_is_reported(tmp_path, ratings, prefect_server):
-    home = tmp_path / "home"
-    home.mkdir()
-    script = f'mount --bind "$3" "$3"; mount -o remount,bind,ro "$3"; {COMMAND}'
-    done = in_a_namespace(script, sys.executable, str(ratings), str(home), api=prefect_server)
-    assert done.returncode == 2, done.stderr
-    assert "cannot be written to" in done.stderr and "Traceback" not in done.stderr
 
 
 @pytest.mark.slow

@@ -6,10 +6,8 @@ import io
 import pytest
 
 from oneclass.flows import commands
-from oneclass.flows.settings import nest_keys
-from oneclass.models.registry import MODELS
 from oneclass.tasks.errors import InputError
-from oneclass.tasks.settings import check_model, validate_settings
+from oneclass.tasks.settings import check_model
 from tests.flows.conftest import ML, query_rows
 
 MODULE = '''
@@ -48,20 +46,11 @@ def package(tmp_path, monkeypatch):
 
 
 @pytest.mark.usefixtures("package")
-def test_a_location_is_the_name_of_its_class():
-    assert MODELS[NAME].name == NAME and MODELS[NAME].__module__ == "of_a_stranger.models"
-    assert NAME not in list(MODELS)  # commands list declared models alone
-    assert validate_settings(NAME, {"sign": 1}).sign == 1
-    assert nest_keys({f"{NAME}.sign": 1, "split.order": True}) == {NAME: {"sign": 1}, "split": {"order": True}}
-
-
-@pytest.mark.usefixtures("package")
 @pytest.mark.parametrize(
     ("name", "words"),
     [
         ("nowhere_at_all:Model", "No module named 'nowhere_at_all'"),
         ("of_a_stranger.models:Forwards", "has no subclass of oneclass.Model with the name Forwards"),
-        ("of_a_stranger.models:np", "has no subclass of oneclass.Model with the name np"),
         (":Backwards", "Write module:Class"),
     ],
 )

@@ -76,9 +76,6 @@ def test_a_nights_replay_gives_that_nights_tables(replayed, log, tmp_path):
 
 def test_nights_that_were_done_are_passed_over_until_their_events_change(replayed, log, tmp_path, capsys):
     home = shutil.copytree(replayed, tmp_path / "home", symlinks=True)
-    with warehouse.open_warehouse(Home(home, DATASET)) as connection:  # as an earlier version recorded them
-        settings = """json_merge_patch(settings::json, '{"evaluate": {"attributes": ["town"]}}')"""
-        connection.execute(f"update operations.runs set settings = {settings}")
     asked = ["--since", "2020-01-05", "--until", "2020-01-08", "--every", "3d", "--dry-run"]
     assert build_command(home, log, *asked, "--set", "split.min_user_edges=2") == 0
     assert "2 missing" in capsys.readouterr().out  # with other settings it is another night

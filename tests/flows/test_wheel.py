@@ -66,25 +66,11 @@ def elsewhere(installed, prefect_server, tmp_path):
     return {"cwd": tmp_path, "env": environment, "text": True}
 
 
-@pytest.fixture
-def run(installed, elsewhere):
-    """Run the script `oneclass` there; what it printed."""
-
-    def oneclass(*arguments, status=0):
-        command = [installed / "bin" / "oneclass", *arguments]
-        done = subprocess.run(command, **elsewhere, capture_output=True, check=False)
-        assert done.returncode == status, done.stderr
-        return done.stdout + done.stderr
-
-    return oneclass
-
-
-def test_the_script_has_every_command(run):
+def test_the_script_has_every_command(installed, elsewhere):
     named = {path.stem for path in (ROOT / "flows").glob("*.py") if "__main__" in path.read_text()}
     assert named == set(commands.COMMANDS) == {*RUNS, "serve", "forget"}
-    assert all(name in run("--help") for name in named)
-    assert "Usage: oneclass recommend" in run("recommend", "--help")
-    assert 'Did you mean "recommend"?' in run("recomend", status=2)
+    said = subprocess.check_output([installed / "bin" / "oneclass", "recommend", "--help"], **elsewhere)
+    assert "Usage: oneclass recommend" in said
 
 
 LEAST = ["--models", "popularity", "--protocols", "leave_one_out"]
