@@ -2,7 +2,6 @@
 
 import math
 import shutil
-from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -11,14 +10,13 @@ from scipy.sparse import csr_matrix
 from oneclass.models.blend import BlendSettings
 from oneclass.models.registry import MODELS
 from oneclass.tasks.evaluate.ranking import rank_part_targets
-from oneclass.tasks.evaluate.stage import Evaluated, evaluate
+from oneclass.tasks.evaluate.stage import evaluate
 from oneclass.tasks.protocols import choose_publish_protocol, list_splits
 from oneclass.tasks.publish import promotion
 from oneclass.tasks.publish.choice import ChosenModel, choose_model
 from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.stores import fits, matrices
-from oneclass.tasks.stores.home import Home
 from oneclass.tasks.tuning.search import Search, run_trial
 from tests.conftest import FOLD_BOUND, home_in, log_into, query_rows, set_fold_bound
 from tests.models.evaluation.test_metrics import compute_naively
@@ -48,32 +46,22 @@ def logged(tmp_path_factory):
 likes = copy_of("logged")
 
 
-class EvaluatedFolds(NamedTuple):
-    """A home after an evaluation on folds, the folds with their fits, and the metrics by model and user, recounted."""
-
-    home: Home
-    folds: list
-    judged: Evaluated
-    expected: dict
-
-
 @pytest.fixture(scope="module")
 def evaluated_once(logged, tmp_path_factory):
+    """(home after an evaluation on folds, (the folds with their fits, the metrics by model and user, recounted))."""
     home = home_in(tmp_path_factory.mktemp("evaluated"))
     shutil.copytree(logged[0].root, home.root)
     set_fold_bound(FOLD_BOUND)
     digests = split_log(home)
     names = list_splits(PROTOCOL, digests)
     folds = [fit_models(home, digests[name], SETTINGS, protocol=name, seed=SEED) for name in names]
-    judged = evaluate(home, "run", PROTOCOL, folds)
+    judged, expected = evaluate(home, "run", PROTOCOL, folds), recount_metrics(logged[1], SETTINGS)
     set_fold_bound(0)
-    return EvaluatedFolds(home, folds, judged, recount_metrics(logged[1], SETTINGS))
+    assert judged.users == len(expected["wmf"]) > 120 and not judged.failed
+    return home, (folds, expected)
 
 
-@pytest.fixture
-def evaluated(home, evaluated_once):
-    shutil.copytree(evaluated_once.home.root, home.root)
-    return evaluated_once._replace(home=home)
+evaluated = copy_of("evaluated_once")
 
 
 def split_log(home, **settings):
@@ -108,9 +96,7 @@ def mean_and_error(values):
 
 
 def test_a_small_log_judged_by_folds_equals_a_recount(evaluated_once):
-    home, _, judged, expected = evaluated_once
-    assert len(expected["wmf"]) > 120
-    assert judged.users == len(expected["wmf"]) and not judged.failed
+    home, (_, expected) = evaluated_once
     table = query_rows(home, "select model, metric, value, standard_error, users from evaluation.metrics")
     found = {(model, metric): row for model, metric, *row in table}
     for model, of_users in expected.items():
@@ -138,8 +124,8 @@ def test_folds_are_for_logs_below_the_bound(home, likes):
     assert len(list_splits(PROTOCOL, split_log(home, min_validation_users=users + 1))) == 5
 
 
-def test_a_trial_is_evaluated_by_the_users_of_all_folds(evaluated):
-    home, folds, _, expected = evaluated
+def test_a_trial_is_evaluated_by_the_users_of_all_folds(home, evaluated):
+    folds, expected = evaluated
     of = SETTINGS["wmf"]
     search = Search("wmf", PROTOCOL, tuple(digest for digest, _ in folds), of, of.search_space, SEED)
     trial = run_trial(home, search, [])
@@ -148,8 +134,8 @@ def test_a_trial_is_evaluated_by_the_users_of_all_folds(evaluated):
     assert search.count_users(home) == len(values)
 
 
-def test_the_choice_and_the_comparison_are_over_all_folds(evaluated):
-    home, folds, _, expected = evaluated
+def test_the_choice_and_the_comparison_are_over_all_folds(home, evaluated):
+    folds, expected = evaluated
     assert choose_publish_protocol("auto", split_log(home)) == PROTOCOL
     choice = choose_model(home, "run", PublishSettings(), list(SETTINGS), PROTOCOL, folds=5)
     users = len(expected["wmf"])
@@ -161,36 +147,35 @@ def test_the_choice_and_the_comparison_are_over_all_folds(evaluated):
     assert challenger.validation_users == users
 
 
-def test_blends_of_two_nights_are_compared_by_the_weights_that_each_was_published_with(evaluated, monkeypatch):
+def test_blends_of_two_nights_are_compared_by_the_weights_that_each_was_published_with(home, evaluated, monkeypatch):
     """On a fold tonight's blend has weights of other folds, and last night's those of all: it would win by that."""
-    home, folds, _, _ = evaluated
+    folds, _ = evaluated
 
     def weigh(weight):
-        models = [{"model": name, "settings": of.model_dump(mode="json")} for name, of in [*SETTINGS.items()][:2]]
-        return BlendSettings(components=[{**models[0], "weight": weight}, models[1]])
+        one, other = ({"model": name, "settings": SETTINGS[name].model_dump(mode="json")} for name in [*SETTINGS][:2])
+        return BlendSettings(components=[{**one, "weight": weight}, other])
 
     def fit_on_folds(settings):
-        names = [matrices.load_split(home, digest).protocol for digest, _ in folds]
-        return [
-            train_model(home, digest, "blend", settings, protocol=name, seed=SEED).digest
-            for name, (digest, _) in zip(names, folds, strict=True)
+        splits = [matrices.load_split(home, digest) for digest, _ in folds]
+        return splits, [
+            train_model(home, digest, "blend", settings, protocol=of.protocol, seed=SEED).digest
+            for of, (digest, _) in zip(splits, folds, strict=True)
         ]
 
+    def rank(settings):
+        ranked = [
+            rank_part_targets(fits.load_fit(home, "blend", fit), "score", of.parts["validation"])
+            for of, fit in zip(*fit_on_folds(settings), strict=True)
+        ]
+        return np.concatenate([of.of_users["ndcg@100"] for of in ranked])
+
     tonight, before, of_others = weigh(1.0), weigh(0.25), weigh(0.01)
-    judged = [
-        (split, {**of_fold, "blend": fit}) for (split, of_fold), fit in zip(folds, fit_on_folds(of_others), strict=True)
-    ]
+    of_folds = zip(folds, fit_on_folds(of_others)[1], strict=True)
+    judged = [(digest, {**of_fold, "blend": fit}) for (digest, of_fold), fit in of_folds]
     champion = promotion.Candidate("blend", "score", before.model_dump(mode="json"), edges=1, users=1)
     monkeypatch.setattr(promotion, "load_champion", lambda home: champion)
     night = promotion.Night(home, SETTINGS | {"blend": tonight}, judged, SEED, protocol=PROTOCOL)
     found = promotion.assess_challenger(night, ChosenModel("blend", "score"), PublishSettings())
-
-    def rank(settings):
-        parts = [matrices.load_split(home, digest).parts["validation"] for digest, _ in folds]
-        models = [fits.load_fit(home, "blend", digest) for digest in fit_on_folds(settings)]
-        ranked = [rank_part_targets(model, "score", part) for model, part in zip(models, parts, strict=True)]
-        return np.concatenate([of.of_users["ndcg@100"] for of in ranked])
-
     assert found.difference == pytest.approx((rank(tonight) - rank(before)).mean(), abs=1e-12)
     assert found.challenger.value == pytest.approx(rank(of_others).mean(), abs=1e-12)
     assert abs(found.difference) > 1e-6 and found.challenger.value != pytest.approx(rank(tonight).mean(), abs=1e-6)

@@ -1,8 +1,6 @@
 """Seen items and what users considered and did not like, from the log to matrices and metrics, by plain recounts."""
 
 import json
-import re
-import shutil
 from collections import Counter, defaultdict
 from datetime import date, datetime, timedelta
 
@@ -10,7 +8,6 @@ import numpy as np
 import pytest
 
 from oneclass.models.evaluation.ranks_apart import NEW, REPEATED
-from oneclass.models.random_graph.model import RandomGraphSettings
 from oneclass.models.registry import MODELS
 from oneclass.tasks.binarize.aggregate import LikeSelection
 from oneclass.tasks.binarize.settings import BinarizeSettings
@@ -19,8 +16,8 @@ from oneclass.tasks.evaluate.stage import evaluate
 from oneclass.tasks.protocols import ALL_EDGES
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import SplitPlan, split
-from oneclass.tasks.stores import fits, matrices, runs
-from tests.conftest import home_in, load_entries, load_ids, log_into, query_rows
+from oneclass.tasks.stores import matrices, runs
+from tests.conftest import load_entries, load_ids, query_rows
 from tests.models.evaluation.test_metrics import compute_naively
 from tests.tasks.conftest import cut_next_events_at, fit_models, split_likes, train_model
 
@@ -47,10 +44,10 @@ def draw_returns(loyalty, users=120):
     return events
 
 
-def recount_pairs(events, cut=CUT):
+def recount_pairs(events):
     """(pairs before the cut, pairs of known users and items from then on, all pairs from then on)."""
-    before = {event[:2] for event in events if event[3].date() < cut}
-    after = {event[:2] for event in events if event[3].date() >= cut}
+    before = {event[:2] for event in events if event[3].date() < CUT}
+    after = {event[:2] for event in events if event[3].date() >= CUT}
     users, items = ({pair[side] for pair in before} for side in (0, 1))
     known = {(user, item) for user, item in after if user in users and item in items}
     return before, known, after
@@ -60,46 +57,45 @@ def split_next(home, seen="auto", settings=SETTINGS):
     return split(home, "run", SplitPlan(settings, ["next_events"], seed=1, seen=seen))
 
 
-@pytest.fixture(scope="module")
-def returning_once(tmp_path_factory):
-    """(home, events) of users who come back to items, binarized."""
-    home, events = home_in(tmp_path_factory.mktemp("returning")), draw_returns(loyalty=0.2)
-    log_into(home, events)
-    binarize(home, BinarizeSettings(), "run")
-    return home, events
-
-
 @pytest.fixture
-def returning(home, returning_once, cut):
-    shutil.copytree(returning_once[0].root, home.root)
-    return returning_once[1]
+def returning(home, log_events, cut):
+    """Events of users who come back to items, binarized."""
+    log_events(events := draw_returns(loyalty=0.2))
+    binarize(home, BinarizeSettings(), "run")
+    return events
 
 
-def test_auto_includes_seen_items_if_users_come_back_to_them(home, returning, caplog):
-    before, known, _ = recount_pairs(returning)
+def test_auto_includes_seen_items_that_users_come_back_to_which_are_targets_and_train(home, returning):
+    before, known, after = recount_pairs(returning)
     repeated = known & before
-    found = split_next(home)
-    assert found.seen_items.included
-    share, users = 100 * len(repeated) / len(known), len({user for user, _ in repeated})
-    assert share > 20 and users > 50
-    figures = (
-        f"{share:.1f} % of {len(known)} pairs of known users and items from {CUT} on are repeats, of {users} users"
-    )
-    assert found.seen_items.reason.startswith(figures)
-    with caplog.at_level("INFO"):
-        assert split_next(home) == found  # of the stored result
-    assert f"seen items: include; {figures}" in caplog.text
+    share = 100 * len(repeated) / len(known)
+    assert share > 20 and len({user for user, _ in repeated}) > 50
+    with runs.record_run(home, "run", "backfill", {"publish": {"seen": "auto"}}):
+        found = split_next(home)
+    assert found.seen_items.reason.startswith(f"{share:.1f} % of {len(known)} pairs of known users")
+    ((settings,),) = query_rows(home, "select settings from operations.runs")
+    assert json.loads(settings) == {"publish": {"seen": "auto"}, "seen_items": "include"}
+    stored = matrices.load_split(home, found.digests["next_events"])
+    roles = {(user, item): role for user, item, role in query_rows(home, "from splits.next_events")}
+    expected = dict.fromkeys(after - known, "dropped") | dict.fromkeys(known, "next") | dict.fromkeys(before, "train")
+    part = stored.parts["test"]
+    assert roles == expected | dict.fromkeys(repeated, "again") and pairs_of(home, stored, part) == known
+    assert part.seen_items and part.excluded.shape == part.targets.shape and part.excluded.nnz == 0
+    counted = Counter(event[:2] for event in returning if event[3].date() < CUT)
+    assert load_entries(home, stored.train, stored.users, stored.items) == counted
+
+    assert split_next(home) == found  # of the stored result
+    excluding = split_next(home, "exclude")
+    stored = matrices.load_split(home, excluding.digests["next_events"])
+    assert not excluding.seen_items.included and pairs_of(home, stored, stored.parts["test"]) == known - before
 
 
 @pytest.mark.parametrize(
     ("events", "reason"),
     [
         (draw_returns(loyalty=0), "0.0 % of"),  # no pair comes again
-        (draw_returns(loyalty=0.2, users=40), "users; lists include seen items from 5 % and 50 users on"),  # too few
-        (
-            [(user, item, 1) for user, item, *_ in draw_returns(loyalty=0.2)],
-            "no event has a time.* publish.seen=include",
-        ),
+        (draw_returns(loyalty=0.2, users=40), "lists include seen items from 5 % and 50 users on"),  # too few
+        ([event[:3] for event in draw_returns(loyalty=0.2)], "no event has a time"),
     ],
 )
 @pytest.mark.usefixtures("cut")
@@ -107,30 +103,7 @@ def test_auto_excludes_seen_items_otherwise(home, log_events, events, reason):
     log_events(events)
     binarize(home, BinarizeSettings(), "run")
     found = split(home, "run", SplitPlan(SETTINGS, ["leave_one_out"], seed=1)).seen_items
-    assert not found.included and re.search(reason, found.reason)
-
-
-@pytest.mark.parametrize("seen", ["include", "exclude"])
-def test_seen_items_are_targets_where_a_setting_includes_them_and_train_and_the_run_records_the_choice(
-    home, returning, seen
-):
-    before, known, after = recount_pairs(returning)
-    with runs.record_run(home, "run", "backfill", {"publish": {"seen": seen}, "since": None}):
-        found = split_next(home, seen)
-    ((settings,),) = query_rows(home, "select settings from operations.runs")
-    assert json.loads(settings) == {"publish": {"seen": seen}, "since": None, "seen_items": seen}
-    stored = matrices.load_split(home, found.digests["next_events"])
-    roles = {(user, item): role for user, item, role in query_rows(home, "from splits.next_events")}
-    expected = dict.fromkeys(after - known, "dropped") | dict.fromkeys(known, "next") | dict.fromkeys(before, "train")
-    part = stored.parts["test"]
-    if seen == "exclude":
-        assert roles == expected and pairs_of(home, stored, part) == known - before
-        assert not part.seen_items and part.excluded is part.histories
-        return
-    assert roles == expected | dict.fromkeys(known & before, "again") and pairs_of(home, stored, part) == known
-    assert part.seen_items and part.excluded.shape == part.targets.shape and part.excluded.nnz == 0
-    counted = Counter(event[:2] for event in returning if event[3].date() < CUT)
-    assert load_entries(home, stored.train, stored.users, stored.items) == counted
+    assert not found.included and reason in found.reason
 
 
 def pairs_of(home, stored, part):
@@ -151,19 +124,15 @@ def test_metrics_count_repeats_and_tell_new_and_repeated_targets_apart(home, ret
         for metric, left_out in (("ndcg@100", nothing), (NEW, own), (REPEATED, ~own)):
             targets, of_users = wanted & ~left_out, expected.setdefault(metric, [])
             of_users.append(compute_naively(scores, left_out, targets)["ndcg@100"] if targets.any() else None)
-    models = {model: MODELS[model].Settings() for model in ("popularity", "mrf_dense")}
+    models = {"popularity": MODELS["popularity"].Settings()}
     evaluate(home, "run", "next_events", [fit_models(home, digest, models, protocol="next_events")])
-    query = "select model, metric, value, users from evaluation.metrics"
-    table = {(model, metric): tuple(rest) for model, metric, *rest in query_rows(home, query)}
+    table = {metric: of for metric, *of in query_rows(home, "select metric, value, users from evaluation.metrics")}
     for metric, of_users in expected.items():
         present = [value for value in of_users if value is not None]
-        assert table["popularity", metric] == (pytest.approx(np.mean(present)), len(present))
+        assert table[metric] == [pytest.approx(np.mean(present)), len(present)]
         assert None in of_users or metric == "ndcg@100"
-    compared = query_rows(home, "select metric, users from evaluation.comparisons")
-    assert {(metric, table["popularity", metric][1]) for metric in (NEW, REPEATED)} <= set(compared)
 
 
-PROTOCOLS = ["strong_generalization", "leave_one_out", "next_events"]
 THRESHOLD = 4
 
 
@@ -182,9 +151,9 @@ def disliked_pairs(events):
     return {pair for pair, stars in best.items() if stars < THRESHOLD and pair[0] in users and pair[1] in items}
 
 
-def split_home(home, *, observed=True):
-    likes = BinarizeSettings(threshold=THRESHOLD, explicit_negatives=observed)
-    return split_likes(home, *PROTOCOLS, likes=likes, held_out_share=0.2)
+def split_home(home):
+    likes = BinarizeSettings(threshold=THRESHOLD, explicit_negatives=True)
+    return split_likes(home, "strong_generalization", "leave_one_out", likes=likes, held_out_share=0.2)
 
 
 def load_negatives(home, digest):
@@ -210,8 +179,8 @@ def test_in_every_protocol_training_and_held_out_ones_are_disjoint(home, events)
     part = split_.parts["test"]
     shares = np.diff(part.targets.indptr) / (np.diff(part.targets.indptr) + np.diff(part.histories.indptr))
     disliked_by = np.diff(split_.explicit_negatives[part.rows].indptr) + np.diff(part.explicit_negatives.indptr)
-    wanted, error = shares @ disliked_by, np.sqrt((shares * (1 - shares)) @ disliked_by)
-    assert abs(part.explicit_negatives.nnz - wanted) < 4 * error
+    error = np.sqrt((shares * (1 - shares)) @ disliked_by)
+    assert abs(part.explicit_negatives.nnz - shares @ disliked_by) < 4 * error
 
     trained, held_out, split_ = load_negatives(home, digests["strong_generalization"])
     training_users = {user for user, _ in load_entries(home, split_.train, split_.users, split_.items)}
@@ -224,15 +193,16 @@ def test_in_every_protocol_training_and_held_out_ones_are_disjoint(home, events)
         assert found < everything and {user for user, _ in found} <= users and not users & training_users
 
 
-@pytest.mark.slow
-def test_a_fit_gets_them(home, events, caplog):
-    settings, found = RandomGraphSettings(factors=3, iterations=3, explicit_negatives=True), []
-    for observed in (True, False):
-        digest = split_home(home, observed=observed)["leave_one_out"]
-        fit = train_model(home, digest, "random_graph", settings, protocol="leave_one_out")
-        found.append(fits.load_fit(home, "random_graph", fit.digest).posterior.items.mean)
-    assert not np.array_equal(*found)
-    assert "tells of nothing that users considered and did not like" in caplog.text
+def test_a_fit_gets_them_and_the_validation_users(home, events, monkeypatch):
+    given, fit = [], MODELS["popularity"]._fit
+    monkeypatch.setattr(MODELS["popularity"], "_fit", lambda *call: given.append(call) or fit(*call))
+    digest = split_home(home)["strong_generalization"]
+    train_model(home, digest, "popularity", protocol="strong_generalization")
+    [(_, likes, options)], stored = given, matrices.load_split(home, digest)
+    validation = stored.parts["validation"]
+    pairs = [(likes, stored.train), (options.explicit_negatives, stored.explicit_negatives)]
+    pairs += [(getattr(options.validation, name), getattr(validation, name)) for name in ("histories", "targets")]
+    assert all((found != expected).nnz == 0 and found.nnz for found, expected in pairs)
 
 
 DAY, MIN_VALUE = datetime(2026, 3, 1), 3.0
@@ -288,16 +258,14 @@ def test_what_came_before_the_cut_trains_and_nothing_later_is_counted(
     likes = BinarizeSettings(threshold=MIN_VALUE)
     binarize(home, likes, "run", since=since)
     plan = SplitPlan(SETTINGS, ["next_events"], seed=1, likes=LikeSelection(likes, since=since))
-    digests = split(home, "run", plan).digests
+    digest = split(home, "run", plan).digests["next_events"]
     cut, roles, counts = by_hand(events, share, next_from, since)
     found = query_rows(home, "select user_id, item_id, role from splits.next_events")
     assert {(user, item): role for user, item, role in found} == roles and len(found) == len(roles)
     assert {"train", "next", "dropped"} == set(roles.values()), "the log should have every role"
-    stored = matrices.load_split(home, digests["next_events"])
-    part = stored.parts["test"]
+    part = (stored := matrices.load_split(home, digest)).parts["test"]
     assert load_entries(home, stored.train, stored.users, stored.items) == counts
     assert set(load_entries(home, part.targets, part.users, stored.items)) == {e for e in roles if roles[e] == "next"}
     assert (part.histories != stored.train[part.rows]).nnz == 0 and (np.diff(part.targets.indptr) > 0).all()
-    assert (stored.users[part.rows] == part.users).all()
+    assert (stored.users[part.rows] == part.users).all() and cut > DAY.date()
     assert (np.diff(stored.train.tocsc().indptr) > 0).all()  # no item that nothing is known of
-    assert (ALL_EDGES in digests) and cut > DAY.date()

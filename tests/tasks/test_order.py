@@ -21,23 +21,13 @@ DAY, NEXT_FROM = datetime(2026, 3, 1), date(2026, 3, 9)
 PROTOCOLS = ["strong_generalization", "leave_one_out", "next_events"]
 
 
-def draw_events(seed, *, timed=True, known=0.95, values=(1, 2)):
+def draw_events(known, values):
     """Events of 40 users with repeats, in no order of their times, many of which are equal and some absent."""
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(1)
     for _ in range(700):
         user, item, day = (int(generator.integers(top)) for top in (40, 30, 12))
-        at = DAY + timedelta(days=day) if timed and generator.random() < known else None
+        at = DAY + timedelta(days=day) if generator.random() < known else None
         yield f"u{user}", f"i{item}", int(generator.integers(*values)), at
-
-
-@pytest.fixture
-def log_in_two_files(log_events):
-
-    def log(events):
-        log_events(events[:400], file_id=1)
-        log_events(events[400:], file_id=2)
-
-    return log
 
 
 def find_firsts(events):
@@ -75,21 +65,6 @@ def newest_first(firsts, histories):
     return found
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("timed", [True, False])
-def test_every_protocol_keeps_the_order_of_times_and_lines(home, log_in_two_files, timed):
-    log_in_two_files(events := list(draw_events(1, timed=timed)))
-    firsts = find_firsts(events)
-    for protocol, digest in split_likes(home, *PROTOCOLS[:2], order=True, held_out_share=0.25).items():
-        stored = matrices.load_split(home, digest)
-        assert (stored.recency_ranks >= 0).all() and stored.recency_ranks.dtype == np.int32
-        found = by_places(home, stored.histories, stored.users, stored.items)
-        assert found == newest_first(firsts, found) and stored.train.nnz > 200, protocol
-        for part in stored.parts.values():
-            of_part = by_places(home, part.histories, part.users, stored.items)
-            assert of_part == newest_first(firsts, of_part) and of_part, protocol
-
-
 def test_adjacency_lists_are_in_the_order_of_their_places(home, tmp_path):
     own = {user: [int(item) for item in np.random.default_rng(user).permutation(20)[:10]] for user in range(15)}
     digest = split_lines(home, tmp_path, own, "latest")
@@ -99,13 +74,10 @@ def test_adjacency_lists_are_in_the_order_of_their_places(home, tmp_path):
     cut = load_validation(home, digest, 1).parts["validation"].histories  # without the last two of each
     found = by_places(home, cut, stored.users, stored.items)
     assert found == {str(user): [{str(item)} for item in items[7::-1]] for user, items in own.items()}
-    some = load_validation(home, digest, 1, edges=60).parts["validation"].histories  # of users, and their items
-    assert all(len(some[row].recency_ranks) == some[row].nnz > 0 for row in range(some.shape[0]))
 
 
-def ages_by_pair(events, last, threshold=1.0):
-    """{(user, item): ages in days, ascending} of the events up to a day that count as likes."""
-    likes = [event for event in events if event[2] >= threshold]
+def ages_by_pair(likes, last):
+    """{(user, item): ages in days, ascending} of the likes up to a day."""
     oldest = min(at.date() for *_, at in likes if at)
     found = defaultdict(list)
     for user, item, _, at in likes:
@@ -126,37 +98,42 @@ def stored_ages(home, histories, users, items):
     return found
 
 
-@pytest.mark.parametrize("sums", [False, True], ids=["values count", "values add up"])
-def test_every_protocol_has_the_ages_as_of_the_end_of_its_training(home, log_in_two_files, monkeypatch, sums):
+@pytest.mark.parametrize(
+    ("known", "values", "threshold"),
+    [(0.95, (0, 5), 1), (1, (-1, 4), 1e-9), (0, (1, 2), 1)],
+    ids=["values count", "values add up", "no times"],
+)
+def test_every_protocol_has_the_order_of_likes_and_their_ages_as_of_the_end_of_its_training(
+    home, log_events, monkeypatch, known, values, threshold
+):
     cut_next_events_at(monkeypatch, NEXT_FROM)
-    events = list(draw_events(1, known=1.0 if sums else 0.95, values=(-1, 4) if sums else (0, 5)))
-    log_in_two_files(events)
-    last = max(at for *_, at in events if at).date()
-    likes, plan = BinarizeSettings(sum_values=sums), {"times": True}
-    for protocol, digest in split_likes(home, *PROTOCOLS, likes=likes, plan=plan, held_out_share=0.25).items():
-        until = NEXT_FROM - timedelta(days=1) if protocol == "next_events" else last
-        ages = ages_by_pair(events, until, threshold=1e-9 if sums else 1.0)
+    events = list(draw_events(known, values))
+    log_events(events[:400], file_id=1)
+    log_events(events[400:], file_id=2)
+    likes = [event for event in events if event[2] >= threshold]
+    firsts, last = find_firsts(likes), max((at.date() for *_, at in likes if at), default=None)
+    counted, protocols = BinarizeSettings(sum_values=threshold < 1), PROTOCOLS if known else PROTOCOLS[:2]
+    of_split = {"likes": counted, "plan": {"times": True}, "order": True, "held_out_share": 0.25}
+    for protocol, digest in split_likes(home, *protocols, **of_split).items():
         stored = matrices.load_split(home, digest)
-        found = stored_ages(home, stored.histories, stored.users, stored.items)
-        assert len(found) == stored.train.nnz > 100 and stored.event_ages.days.dtype == np.int32
-        parts = [stored_ages(home, part.histories, part.users, stored.items) for part in stored.parts.values()]
-        for of in (found, *parts):
-            assert of and of == {pair: ages[pair] for pair in of}, protocol
-
-
-@pytest.mark.parametrize("times", [True, False])
-def test_without_times_or_the_setting_the_matrices_have_no_ages(home, log_events, times):
-    log_events(list(draw_events(3, timed=not times)))
-    for digest in split_likes(home, *PROTOCOLS[:2], plan={"times": times}).values():
-        assert matrices.load_split(home, digest).event_ages is None
-        assert not [*(home.matrices / digest).glob("*event*")]
+        until = NEXT_FROM - timedelta(days=1) if protocol == "next_events" else last
+        ages = ages_by_pair(likes, until) if known else {}
+        assert stored.train.nnz > 100 and stored.recency_ranks.dtype == np.int32
+        parts = [(part.histories, part.users) for part in stored.parts.values()]
+        for histories, users in [(stored.histories, stored.users), *parts]:
+            found = by_places(home, histories, users, stored.items)
+            assert found and found == newest_first(firsts, found), protocol
+            if known:
+                found = stored_ages(home, histories, users, stored.items)
+                assert len(found) == histories.nnz and found == {pair: ages[pair] for pair in found}, protocol
+            else:
+                assert histories.event_ages is None
 
 
 LISTS = Dataset(name="lists", title="lists", layout="adjacency")
-SHUFFLED, SORTED, DRIFTING = "shuffled", "sorted", "drifting"
 
 
-def draw_lines(order, seed, users=300, items=200):
+def draw_lines(seed, *, drifting=False, users=300, items=200):
     """{user: its items in their order}; a drifting line has items whose places move up, of which no id tells."""
     generator = np.random.default_rng(seed)
     names = generator.permutation(items)
@@ -164,12 +141,11 @@ def draw_lines(order, seed, users=300, items=200):
     for user in range(users):
         length = int(generator.integers(1, 40))
         at = generator.choice(items, size=length, replace=False)
-        if order == DRIFTING:
+        if drifting:
             start = generator.integers(items - 60)
             at = start + np.argsort(np.argsort(np.arange(60) + generator.normal(0, 12, 60)))[:length]
             at = np.array(list(dict.fromkeys(at)))
-        own = [int(name) for name in names[at]]
-        found[user] = sorted(own) if order == SORTED else own
+        found[user] = names[at].tolist()
     return found
 
 
@@ -193,7 +169,7 @@ def items_by_user(home, matrix, users):
 
 def test_line_end_takes_exactly_the_last_items_of_each_line(home, tmp_path):
     """The lines of a user with several follow one another."""
-    train = draw_lines(SHUFFLED, 1) | {900: [3], 901: [4, 5], 902: [7, 6, 7, 8, 6, 9]}
+    train = draw_lines(1) | {900: [3], 901: [4, 5], 902: [7, 6, 7, 8, 6, 9]}
     more = [(user, [500 + user]) for user in train]
     ends_by = {}
     for lines in ((), more):
@@ -216,18 +192,15 @@ def test_line_end_takes_exactly_the_last_items_of_each_line(home, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_auto_finds_a_drift_along_lines_and_none_where_they_are_shuffled_or_sorted(home, tmp_path, caplog, seed):
-    for order, words in (
-        (DRIFTING, "given, validation: by the ends of lines, for items drift along them (z = "),
-        (SHUFFLED, "given, validation: drawn at random, for items do not drift along lines (z = "),
-        (SORTED, "given, validation: drawn at random, for lines are sorted by item id"),
+    drifting = draw_lines(seed, drifting=True)
+    for lines, drifts, words in (
+        (drifting, True, "given, validation: by the ends of lines, for items drift along them (z = "),
+        (draw_lines(seed), False, "given, validation: drawn at random, for items do not drift along lines (z = "),
+        ({user: sorted(own) for user, own in drifting.items()}, False, "for lines are sorted by item id"),
     ):
         caplog.clear()
-        digest = split_lines(home, tmp_path, draw_lines(order, seed))
-        assert (matrices.load_split(home, digest).latest_mask is not None) == (order == DRIFTING)
-        assert words in caplog.text
-    caplog.clear()
-    drifting = split_lines(home, tmp_path, {user: sorted(own) for user, own in draw_lines(DRIFTING, seed).items()})
-    assert matrices.load_split(home, drifting).latest_mask is None and "sorted by item id" in caplog.text
+        stored = matrices.load_split(home, split_lines(home, tmp_path, lines))
+        assert (stored.latest_mask is not None) == drifts and words in caplog.text
 
 
 def test_without_places_and_times_line_end_is_refused_and_auto_draws(home, log_events, caplog):
@@ -243,26 +216,20 @@ def test_without_places_and_times_line_end_is_refused_and_auto_draws(home, log_e
 
 
 def test_logs_with_times_are_ordered_by_them(home, log_events):
-    day = datetime(2026, 3, 1)
-    own = {
-        user: [day + timedelta(hours=int(hour)) for hour in np.random.default_rng(user).permutation(10)]
-        for user in range(20)
-    }
-    log_events([(user, item, 1, at) for user, times in own.items() for item, at in enumerate(times)])
-    log_events([(user, 50, 1, day) for user in own], file_id=2)
+    own = {user: np.random.default_rng(user).permutation(10).tolist() for user in range(20)}
+    log_events(
+        [(user, item, 1, DAY + timedelta(hours=items.index(item))) for user, items in own.items() for item in range(10)]
+    )
+    log_events([(user, 50, 1, DAY) for user in own], file_id=2)
     digest = split_likes(home, "given", plan={"given_files": ([1], [2])}, validation="latest")["given"]
-    found = load_validation(home, digest, 1)
-    latest = {
-        user: {item for item, at in enumerate(times) if at >= day + timedelta(hours=8)} for user, times in own.items()
-    }
-    part = found.parts["validation"]
-    assert items_by_user(home, part.targets, part.users) == latest
+    part = load_validation(home, digest, 1).parts["validation"]
+    assert items_by_user(home, part.targets, part.users) == {user: set(items[8:]) for user, items in own.items()}
 
 
 def draw_days(users):
     generator = np.random.default_rng(1)
     for _ in range(60 * users):
-        at = datetime(2026, 3, 1) + timedelta(minutes=int(generator.integers(30 * 24 * 60)))
+        at = DAY + timedelta(minutes=int(generator.integers(30 * 24 * 60)))
         yield int(generator.integers(users)), int(generator.integers(80)), 1, at
 
 
@@ -300,16 +267,11 @@ def test_next_events_is_a_default_where_enough_users_return(home, log_events, ca
             of_next_events(home)
 
 
-@pytest.mark.parametrize(
-    ("setting", "splits", "protocol"),
-    [
-        ("auto", ["strong_generalization", "next_events", NEXT_EVENTS_VALIDATION], "next_events"),
-        ("auto", ["strong_generalization", "next_events"], "strong_generalization"),
-        ("auto", ["leave_one_out", "next_events"], None),
-        ("strong_generalization", ["strong_generalization", NEXT_EVENTS_VALIDATION], "strong_generalization"),
-    ],
-)
-def test_the_protocol_that_decides_has_validation_edges(setting, splits, protocol):
-    assert choose_publish_protocol(setting, splits) == protocol
+def test_the_protocol_that_decides_has_validation_edges():
+    strong, both = "strong_generalization", ["strong_generalization", "next_events"]
+    assert choose_publish_protocol("auto", [*both, NEXT_EVENTS_VALIDATION]) == "next_events"
+    assert choose_publish_protocol("auto", both) == strong
+    assert choose_publish_protocol("auto", ["leave_one_out", "next_events"]) is None
+    assert choose_publish_protocol(strong, [strong, NEXT_EVENTS_VALIDATION]) == strong
     with pytest.raises(InputError, match="no validation edges of it"):
-        choose_publish_protocol("next_events", ["next_events", "strong_generalization"])
+        choose_publish_protocol("next_events", both)

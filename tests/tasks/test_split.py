@@ -1,15 +1,11 @@
 """Splits against their definitions: properties on small logs, and liang2018 against a plain transcription."""
 
-import hashlib
 from collections import Counter, defaultdict
 from datetime import datetime, timedelta
 
-import duckdb
 import numpy as np
 import pandas as pd
-import polars as pl
 import pytest
-from scipy.sparse import csr_matrix
 
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
@@ -18,7 +14,7 @@ from oneclass.tasks.protocols import ALL_EDGES
 from oneclass.tasks.split import matrix as matrix_of_edges
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import SplitPlan, split
-from oneclass.tasks.stores import matrices, warehouse
+from oneclass.tasks.stores import matrices
 from tests.conftest import home_in, load_entries, log_into, query_rows, real_log
 from tests.tasks.conftest import copy_of, md5_number, split_likes
 
@@ -69,7 +65,8 @@ def split_by_hash(pairs, seed, share):
 @pytest.mark.parametrize(
     ("log_name", "share"), [("random", 0.2), ("short", 0.3), ("some short", 0.2), ("ml-latest-small", 0.1)]
 )
-def test_hashed_splits_are_those_of_a_recount(home, log_events, logged, log_name, share):
+def test_hashed_splits_are_those_of_a_recount(home, log_events, logged, monkeypatch, log_name, share):
+    monkeypatch.setattr(matrix_of_edges, "ROWS_PER_BATCH", 100)  # so that a log comes in several batches
     draws = np.random.default_rng(8)
     if log_name == "random":
         pairs = logged[1]
@@ -147,13 +144,9 @@ def split_by_liang(log, held_out, min_user_edges):
         found |= {(u, i): (part, "dropped") for u, i in held.itertuples(index=False)}
         np.random.seed(98765)
         for user, group in held[held["item"].isin(items)].groupby("user"):
-            is_target = np.zeros(len(group), dtype=bool)
-            if len(group) >= 5:
-                is_target[np.random.choice(len(group), size=int(0.2 * len(group)), replace=False).astype("int64")] = (
-                    True
-                )
-            for item, target in zip(group["item"], is_target, strict=True):
-                found[user, item] = (part, "target" if target else "fold_in")
+            drawn = np.random.choice(len(group), int(0.2 * len(group)), replace=False) if len(group) >= 5 else []
+            for place, item in enumerate(group["item"]):
+                found[user, item] = (part, "target" if place in drawn else "fold_in")
     return found, items
 
 
@@ -196,16 +189,15 @@ def test_given_files_keep_their_roles_and_an_edge_in_both_trains(home, log_event
     made = split(home, "run", SplitPlan(SplitSettings(), ["given"], seed=0, given_files=([1], [2])))
     expected = {(*pair, "train") for pair in train} | {(*pair, "test") for pair in test - train}
     assert set(query_rows(home, "from splits.given")) == expected and ALL_EDGES not in made.digests
-    stored = matrices.load_split(home, made.digests["given"])
-    part = stored.parts["test"]
+    part = (stored := matrices.load_split(home, made.digests["given"])).parts["test"]
     assert load_pairs(home, part.targets, part.users, stored.items) == test - train
 
 
 def test_leave_one_out_of_a_sample_of_users_leaves_all_edges_of_the_others(home, log, monkeypatch):
-    def leave_out(seed, most, pairs=1 << 40):
+    def leave_out(most, pairs=1 << 40):
         monkeypatch.setattr("oneclass.tasks.split.protocols.MAX_EVALUATED_USERS", most)
         monkeypatch.setattr("oneclass.tasks.split.protocols.MAX_RANKED_PAIRS", pairs)
-        digest = split(home, "run", SplitPlan(SplitSettings(), ["leave_one_out"], seed=seed)).digests["leave_one_out"]
+        digest = split(home, "run", SplitPlan(SplitSettings(), ["leave_one_out"], seed=1)).digests["leave_one_out"]
         table = dict(query_rows(home, "select user_id, item_id from splits.leave_one_out where role = 'held_out'"))
         stored = matrices.load_split(home, digest)
         part = stored.parts["test"]
@@ -213,12 +205,10 @@ def test_leave_one_out_of_a_sample_of_users_leaves_all_edges_of_the_others(home,
         assert len(part.users) == part.targets.nnz == len(table)
         return table
 
-    everybody, sample = leave_out(1, 1000), leave_out(1, 9)
-    by_hash = sorted(everybody, key=lambda user: hashlib.md5(f"1:leave_one_out:{user}".encode()).digest()[::-1])
+    everybody, sample = leave_out(1000), leave_out(9)
+    by_hash = sorted(everybody, key=lambda user: md5_number(f"1:leave_one_out:{user}"))
     assert sample == {user: everybody[user] for user in by_hash[:9]}
-    assert len(leave_out(2, 9)) == 9 and leave_out(2, 9).keys() != sample.keys()
-    items = len({item for _, item in log})
-    assert leave_out(1, 999, pairs=10 * items - 1) == sample
+    assert leave_out(999, pairs=10 * len({item for _, item in log}) - 1) == sample
 
 
 def test_a_log_that_leaves_nothing_to_train_on_lacks_that_protocol_alone(home, log, caplog):
@@ -229,37 +219,11 @@ def test_a_log_that_leaves_nothing_to_train_on_lacks_that_protocol_alone(home, l
     assert query_rows(home, "select count(*) from splits.strong_generalization") == [(0,)]
 
 
-@pytest.mark.parametrize("chosen", [None, [0, 3, 4, 199, 250]])
-def test_a_matrix_is_that_of_scipy_whatever_the_batches(monkeypatch, chosen):
-    monkeypatch.setattr(matrix_of_edges, "ROWS_PER_BATCH", 1)  # DuckDB then gives as few rows at a time as it can
-    rng = np.random.default_rng(3)
-    pairs = np.unique(np.stack([2 * rng.integers(0, 120, 9000), rng.integers(0, 70, 9000)]), axis=1)
-    user, item = pairs[:, rng.permutation(pairs.shape[1])]
-    count = rng.integers(1, 5, len(user))
-    with duckdb.connect() as connection:
-        rows = pl.DataFrame({"user_index": user, "item_column": item, "confidence": count}).cast(pl.Int32)
-        matrix_of_edges.insert_table(connection, "edges", rows)
-        users, found = matrix_of_edges.load_csr(
-            connection, "edges where true", 70, None if chosen is None else np.array(chosen)
-        )
-    assert users.tolist() == (sorted(set(user.tolist())) if chosen is None else chosen)
-    assert found.has_sorted_indices and found.dtype == np.float32
-    dense = csr_matrix((count, (user, item)), shape=(251, 70)).toarray()
-    np.testing.assert_array_equal(found.toarray(), dense[users])
-
-
 ROLES = {  # the training edges, and the targets, of each protocol
     "strong_generalization": ("role = 'fit'", "part = 'test' and role = 'target'"),
     "leave_one_out": ("role = 'train'", "role = 'held_out'"),
     "next_events": ("role = 'train'", "role = 'next'"),
 }
-
-
-def days_and_items(connection, protocol, where):
-    return connection.execute(
-        f"select first_at::date, item_index from indexed.{protocol} join indexed.interactions using "
-        f"(user_index, item_index) where {where} and first_at is not null"
-    ).fetchall()
 
 
 def test_later_edges_and_items_are_those_of_a_count(home, log_events):
@@ -269,15 +233,15 @@ def test_later_edges_and_items_are_those_of_a_count(home, log_events):
     start, hour = datetime(2026, 3, 1), timedelta(hours=1)
     log_events([(u, i, 1, start + int(at) * hour if number % 9 else None) for number, (u, i, at) in enumerate(rows)])
     split_likes(home, *ROLES)
-    with warehouse.open_warehouse(home, read_only=True) as connection:
-        found = {row[0]: row[1:] for row in connection.execute("from diagnostics.leakage").fetchall()}
-        assert set(found) == set(ROLES)
-        for protocol, (training, targets) in ROLES.items():
-            trained = days_and_items(connection, protocol, training)
-            first_days = {item: min(day for day, of in trained if of == item) for _, item in trained}
-            held_out = [day for day, _ in days_and_items(connection, protocol, targets)]
-            edges = np.mean([sum(day > at for day, _ in trained) for at in held_out])
-            items = np.mean([sum(day > at for day in first_days.values()) for at in held_out])
-            counts = len(held_out), len(trained), len(first_days)
-            assert found[protocol] == (*counts, pytest.approx(edges), pytest.approx(items))
+    found = {row[0]: row[1:] for row in query_rows(home, "from diagnostics.leakage")}
+    assert set(found) == set(ROLES)
+    timed = "join indexed.interactions using (user_index, item_index) where first_at is not null"
+    for protocol, conditions in ROLES.items():
+        edges_of = f"select first_at::date, item_index from indexed.{protocol} {timed}"
+        trained, held_out = (query_rows(home, f"{edges_of} and {condition}") for condition in conditions)
+        first_days = {item: min(day for day, of in trained if of == item) for _, item in trained}
+        edges = np.mean([sum(day > at for day, _ in trained) for at, _ in held_out])
+        items = np.mean([sum(day > at for day in first_days.values()) for at, _ in held_out])
+        counts = len(held_out), len(trained), len(first_days)
+        assert found[protocol] == (*counts, pytest.approx(edges), pytest.approx(items))
     assert found["next_events"][-2:] == (0, 0) and min(found["strong_generalization"][-2:]) > 0
