@@ -12,10 +12,7 @@ import pytest
 from oneclass.flows import commands
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
-from oneclass.tasks.datasets import Dataset
-from oneclass.tasks.datasets.sections import AttributeTable
 from oneclass.tasks.errors import InputError
-from oneclass.tasks.ingest.stage import ingest
 from oneclass.tasks.protocols import ALL_EDGES
 from oneclass.tasks.publish import files
 from oneclass.tasks.publish.plan import PublicationPlan
@@ -36,16 +33,13 @@ def store_lists(home, declared=NO_RULES):
         patch.setattr(files, "WINDOWS", WINDOWS)
         patch.setattr(files, "LIST_LENGTH", LENGTH)
         publish(home, "run", PublicationPlan(declared=declared))
-    assert pl.read_parquet(home.published / "lists.parquet").equals(warehouse_rows(home, "from published.lists"))
+    with warehouse.open_warehouse(home, read_only=True) as connection:
+        table = warehouse.query(connection, "from published.lists")
+    assert pl.read_parquet(home.published / "lists.parquet").equals(table)
     found = defaultdict(list)
-    for row in warehouse_rows(home, "from published.lists order by list, window_days, rank").iter_rows(named=True):
+    for row in table.sort("list", "window_days", "rank").iter_rows(named=True):
         found[row["list"], row["window_days"], *([row["category"]] if row["category"] else [])].append(row)
     return dict(found)
-
-
-def warehouse_rows(home, query):
-    with warehouse.open_warehouse(home, read_only=True) as connection:
-        return warehouse.query(connection, query)
 
 
 def recount_lists(events, days, length):
@@ -123,11 +117,8 @@ def test_lists_are_those_of_a_recount(home, log_events, seed):
 def test_categories_have_lists_of_their_own(home, tmp_path):
     """i0 and i2 are in `a`, i1 and i2 in `b`, the department of i1 is `c`; i3 has no category."""
     table = "item_id,department,genres\ni0,,a\ni1,c,b\ni2,,a| b\ni3,,\n"
-    (tmp_path / "items.csv").write_text(table)
-    items = AttributeTable(file=str(tmp_path / "items.csv"), category=["department"], categories=["genres"])
-    liked = [(f"u{user}", f"i{item}") for item in range(4) for user in range(5 - item)]
-    (log := tmp_path / "log.csv").write_text("user_id,item_id\n" + "".join(f"{u},{i}\n" for u, i in liked))
-    ingest(home, Dataset(name="small", items=items), [log], "run")
+    log = "user_id,item_id\n" + "".join(f"u{user},i{item}\n" for item in range(4) for user in range(5 - item))
+    ingest_with_items(home, tmp_path, log, table, category=["department"], categories=["genres"])
     binarize(home, BinarizeSettings(), "run")
     found = {key: [row["item_id"] for row in rows] for key, rows in store_lists(home).items()}
     assert found == {
@@ -145,11 +136,10 @@ def test_categories_have_lists_of_their_own(home, tmp_path):
 def test_lists_have_the_titles_of_their_items_and_of_those_that_explain_them(by_model):
     titles = {f"i{item}": f"Item, the {item}th" for item in range(30)}
     lists = pl.read_parquet(by_model[0].published / "recommendations.parquet")
-    explained = lists.filter(pl.col("because").list.len() > 0)
-    assert len(explained)
+    assert len(lists.filter(pl.col("because").list.len() > 0))
     for row in lists.iter_rows(named=True):
-        assert row["title"] == titles.get(row["item_id"])
-        assert (row["because_titles"] or []) == [titles.get(item) for item in row["because"] or []]
+        items = [row["item_id"], *(row["because"] or [])]
+        assert [row["title"], *(row["because_titles"] or [])] == [titles.get(item) for item in items]
 
 
 @pytest.fixture(scope="module")
@@ -163,8 +153,8 @@ def listed(tmp_path_factory):
     ingest_with_items(home, folder, log, table, category=["genre"])
     digests = split_likes(home, "leave_one_out")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("oneclass.tasks.publish.files.WINDOWS", (5, 30))
-        patch.setattr("oneclass.tasks.publish.files.LIST_LENGTH", 6)
+        patch.setattr(files, "WINDOWS", (5, 30))
+        patch.setattr(files, "LIST_LENGTH", 6)
         publish_model(home, digests[ALL_EDGES], "popularity", "run")
     return home, load(home.root, "small")
 
@@ -178,8 +168,7 @@ def test_a_list_is_that_of_the_table_with_titles(listed):
         assert found.select(columns).equals(rows.sort("rank").select(columns)) and len(found)
         assert shop.list_items(name, 1, category=category, window_days=days).equals(found.head(1))
     assert shop.list_items("trending", category="b").equals(shop.list_items("trending", category="b", window_days=30))
-    assert shop.list_items("trending", window_days=5)["item_id"].to_list() == ["i20"]
-    assert shop.list_items("trending", window_days=5)["title"].to_list() == ["Twenty"]
+    assert shop.list_items("trending", window_days=5).select("item_id", "title").rows() == [("i20", "Twenty")]
     assert shop.list_items("trending", category="b", window_days=5).is_empty()
     assert set(table["list"]) == {"popular", "trending", "new"}
 
@@ -199,44 +188,33 @@ def test_a_history_without_a_known_item_gets_the_popular_list_and_then_the_items
 
 
 def test_what_is_not_there_is_refused_with_what_is(listed, by_model):
-    _, shop = listed
-    for message, arguments in {
-        "list best: does not exist; the lists are popular, trending, new": {"name": "best"},
-        "list new: is of all items only": {"name": "new", "category": "a"},
-        "category c: no item that users like has it. Categories: a, b": {"name": "popular", "category": "c"},
-        r"window 7: lists are published for 5, 30 days": {"name": "new", "window_days": 7},
-    }.items():
+    untimed = by_model[1]["wmf"]
+    for shop, message, arguments in (
+        (listed[1], "list best: does not exist; the lists are popular, trending, new", {"name": "best"}),
+        (listed[1], "list new: is of all items only", {"name": "new", "category": "a"}),
+        (listed[1], "category c: .* Categories: a, b", {"name": "popular", "category": "c"}),
+        (listed[1], "window 7: lists are published for 5, 30 days", {"name": "new", "window_days": 7}),
+        (untimed, "list trending: takes the times of events", {"name": "trending"}),
+        (untimed, "Categories: none; name columns of", {"name": "popular", "category": "a"}),
+    ):
         with pytest.raises(InputError, match=message):
             shop.list_items(**arguments)
     with pytest.raises(ValueError, match="n = 0"):
-        shop.list_items("new", 0)
-    untimed, table = by_model[1]["wmf"], pl.read_parquet(by_model[0].published / "lists.parquet")
-    found = untimed.list_items("popular", 9)
-    assert (
-        set(table["list"]) == {"popular"} and found["item_id"].to_list() == table.sort("rank")["item_id"][:9].to_list()
-    )
-    assert found["users"].to_list() == untimed.items["users"].sort(descending=True)[:9].to_list()
-    with pytest.raises(InputError, match="list trending: takes the times of events"):
-        untimed.list_items("trending")
-    with pytest.raises(InputError, match="Categories: none; name columns of"):
-        untimed.list_items("popular", category="a")
+        untimed.list_items("popular", 0)
+    users = untimed.items["users"].sort(descending=True)[:9].to_list()
+    assert untimed.list_items("popular", 9)["users"].to_list() == users
 
 
 def test_the_command_and_http_answer_alike(listed, capsys):
     home, shop = listed
     arguments = ["--dataset", "small", "--home", str(home.root), "--list", "popular", "--n", "3"]
     expected = shop.list_items("popular", 3, window_days=5).to_dicts()
-    extra = ["--window-days", "5"]
-    assert commands.main("recommend", [*arguments, *extra, "--json"]) == 0
+    assert commands.main("recommend", [*arguments, "--window-days", "5", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["items"] == expected
-    assert commands.main("recommend", [*arguments, *extra]) == 0
-    printed = capsys.readouterr().out
-    assert "popular items" in printed and all(item["item_id"] in printed for item in expected)
-    assert commands.main("recommend", [*arguments, "--user", "u1"]) == 2
+    assert commands.main("recommend", arguments) == 0
+    assert "popular items" in capsys.readouterr().out
     ask = Asker(home)
     for path in ("/popular", "/lists/popular"):
         answer = ask("GET", path, params={"window_days": 5, "n": 3})
         assert answer.json() == {"dataset": "small", "publication": "run", "next": None, "items": expected}
-    assert ask("GET", "/lists/best").status_code == 422
-    refused = ask("GET", "/lists/popular", params={"category": "c"})
-    assert refused.status_code == 404 and "Categories: a, b" in refused.json()["detail"]
+    assert ask("GET", "/lists/popular", params={"category": "c"}).status_code == 404

@@ -7,7 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import polars as pl
 import pytest
 
 from oneclass.models.registry import MODELS
@@ -136,14 +135,7 @@ def test_a_kill_at_any_step_from_the_commit_on_leaves_one_night_or_the_other(nig
     assert seen == sorted(seen) and 1 < seen.count(True) < len(seen)
 
 
-RECORD = """
-import json, os
-names = ("PUBLICATION", "DATASET", "HOME")
-with open(os.environ["ONECLASS_HOME"] + "/ran.jsonl", "a") as file:
-    file.write(json.dumps([os.environ["ONECLASS_" + name] for name in names]) + "\\n")
-"""
-SCRIPT = Path(__file__).parents[3] / "examples" / "publish_to_postgres.py"
-COPY = [sys.executable, str(SCRIPT)]
+COPY = [sys.executable, str(Path(__file__).parents[3] / "examples" / "publish_to_postgres.py")]
 COPIED = "select (select count(*) from small.lists), (select max(score) from small.recommendations)"
 
 
@@ -151,28 +143,8 @@ def load_alarms(home):
     return [text for (text,) in query_rows(home, "select alarm from operations.alarms")]
 
 
-def record_settings(home, run_id="evaluated", **settings):
-    """Record an evaluated run with these settings of `publish`."""
-    with runs.record_run(home, run_id, "backfill", {"publish": settings}):
-        pass
-    row = "(?, 'leave_one_out', 'slim', 'score', 'k', 0.1, null, 60)"
-    execute_statement(home, f"insert into evaluation.metrics values {row}", [run_id])
-
-
-def test_the_command_learns_what_stands_after_a_night_and_after_a_rollback(copied, split_once):
-    command = [sys.executable, "-c", RECORD]
-    publish_model(copied, split_once[1], "wmf", "night", after=command)
-    record_settings(copied, after=command, explore="bonus", postgres_env="SHOP_LISTS")  # two of an earlier version
-    manual.roll_back(copied, "by hand")
-    told = [json.loads(line) for line in (copied.root / "ran.jsonl").read_text().splitlines()]
-    folders = [copied.publications / run_id for run_id in ("night", "of-random_graph")]
-    assert told == [[str(folder.resolve()), "small", str(copied.root.resolve())] for folder in folders]
-    assert load_alarms(copied) == []
-
-
 FAILING = [
     (["no-such-program"], "No such file"),
-    (["no\0program"], "null byte"),
     ([sys.executable, "-c", "import sys; sys.exit('the shop is closed')"], "status 1. the shop is closed"),
     ([sys.executable, "-c", "import time; time.sleep(60)"], "did not end within 1 s"),
 ]
@@ -180,15 +152,11 @@ FAILING = [
 
 def test_a_command_that_fails_is_an_alarm_and_the_publication_stands(copied, split_once, monkeypatch):
     monkeypatch.setattr(stage, "AFTER_TIMEOUT_SECONDS", 1)
-    publish_model(copied, split_once[1], "wmf", "night", after=FAILING[0][0])
-    assert len(load_alarms(copied)) == 1 and copied.published.resolve().name == "night"
     for number, (command, reason) in enumerate(FAILING):
-        record_settings(copied, f"evaluated {number}", after=command)
-        target = ("of-random_graph", "night")[number % 2]
-        manual.roll_back(copied, f"by hand {number}", target)
-        alarm = load_alarms(copied)[number + 1]
+        publish_model(copied, split_once[1], "wmf", f"night {number}", after=command)
+        alarm = load_alarms(copied)[number]
         assert alarm.startswith("publish.after: ") and reason in alarm
-        assert copied.published.resolve().name == target
+        assert copied.published.resolve().name == f"night {number}"
 
 
 def test_the_script_replaces_the_rows_and_keeps_grants_or_leaves_the_old_lists_until_the_next(
@@ -215,12 +183,5 @@ def test_the_script_replaces_the_rows_and_keeps_grants_or_leaves_the_old_lists_u
     postgres_server.execute_statements(postgres, "alter table small.lists drop constraint nothing")
     publish_model(copied, split_once[1], "slim", "third", after=COPY)
     assert ask(COPIED) != before and len(load_alarms(copied)) == 1
-    for table, key in (("recommendations", ["user_id", "rank"]), ("lists", ["list", "window_days", "rank"])):
-        published = pl.read_parquet(copied.published / f"{table}.parquet").select(key).sort(key)
-        assert ask(f"select {', '.join(key)} from small.{table} order by {', '.join(key)} nulls first") == (
-            published.rows()
-        )
     grants = ask("select grantee from information_schema.table_privileges where table_name = 'recommendations'")
     assert ("app",) in grants
-    indexes = [index for (index,) in ask("select indexdef from pg_indexes where schemaname = 'small'")]
-    assert any(index.endswith("recommendations USING btree (user_id)") for index in indexes)
