@@ -109,13 +109,6 @@ def test_the_images_have_every_package_and_run_as_another_user_than_root():
     assert linked and {"oneclass", *linked} <= set(copied)
 
 
-@pytest.mark.parametrize("script", ["install.sh", "systemd/oneclass.sh"])
-def test_the_scripts_are_shell_and_name_files_that_exist(script):
-    subprocess.run(["sh", "-n", DEPLOY / script], check=True)
-    named = re.findall(r"\bdeploy/[\w/*.-]+", (DEPLOY / script).read_text())
-    assert all(list(ROOT.glob(name)) for name in named)
-
-
 def test_units_and_services_that_the_page_names_exist():
     units = {re.sub(r"@\w+", "@", name) for name in re.findall(r"\boneclass-[\w@]+\.(?:service|timer)\b", GUIDE)}
     assert units == {path.name for path in (DEPLOY / "systemd").glob("oneclass-*") if path.is_file()}

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
-from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from oneclass.models import fingerprint
@@ -266,11 +265,3 @@ def test_the_constraints_pin_all_that_is_needed(python):
     for name, requirements in needs.items():
         (release,) = (specifier.version for specifier in pinned[name].specifier)
         assert all(one.specifier.contains(release, prereleases=True) for one in requirements), name
-
-
-def test_the_pythons_that_are_named_are_those_that_are_taken():
-    assert all(python in SpecifierSet(PROJECT["requires-python"]) for python in PYTHONS)
-    assert PROJECT["requires-python"] == f">={PYTHONS[0]}"
-    said = re.search(r"on Python (.*)\.", (ROOT / "constraints.txt").read_text(encoding="utf-8"))[1]
-    assert re.findall(r"[\d.]+", said) == PYTHONS
-    assert f"Python {PYTHONS[0]} or newer" in (ROOT / "README.md").read_text(encoding="utf-8")

@@ -19,9 +19,7 @@ from numba.core.dispatcher import Dispatcher
 
 from oneclass import models
 from oneclass.models import fingerprint, numba_cache
-from oneclass.models.base import Model
 from oneclass.models.registry import MODELS
-from oneclass.models.wmf import WMF
 from tests.conftest import flip_bit
 
 SOURCES = {
@@ -111,14 +109,6 @@ def test_what_one_process_compiles_others_read_and_damage_is_made_good(checkout,
     assert run_checkout(checkout, **cache) == [{"first": 21, "second": 11}, {"first": 1, "second": 1}]
 
 
-def test_a_cache_that_cannot_be_written_to_stops_nothing(checkout, tmp_path):
-    (tmp_path / "cache").write_text("a file where the folder should be")
-    (tmp_path / "temporary").mkdir()
-    found, _ = run_checkout(checkout, XDG_CACHE_HOME=str(tmp_path / "cache"), TMPDIR=str(tmp_path / "temporary"))
-    assert found == {"first": 21, "second": 11}
-    assert not list((tmp_path / "temporary").glob("oneclass-numba-*"))
-
-
 def test_every_kernel_has_a_place_of_its_own_and_one_over_threads_leaves_pythons_lock_free():
     """With the lock held, a signalled command would wait for the running kernel: its watching thread could not run."""
     found = [name for _, name, _ in pkgutil.walk_packages(models.__path__, "oneclass.models.")]
@@ -171,19 +161,6 @@ def test_a_kernel_shares_no_machine_code_with_what_was_compiled_before_it():
     assert [one.linkage for one in parts if not one.is_declaration] == [Linkage.internal] * len(parts)
 
 
-def test_signatures_compiled_at_once_keep_machine_code_of_their_own(tmp_path):
-    for attempt in range(30):
-        name = f"kernel-{attempt}"
-
-        def save(key, name=name):
-            caching.IndexDataCacheFile(str(tmp_path), name, "stamp").save(key, f"code of {key}")
-
-        with ThreadPoolExecutor(4) as pool:
-            list(pool.map(save, "abcd"))
-        kept = caching.IndexDataCacheFile(str(tmp_path), name, "stamp")
-        assert [kept.load(key) for key in "abcd"] == [f"code of {key}" for key in "abcd"]
-
-
 @pytest.fixture
 def package(tmp_path):
     """A copy of `models/` to edit."""
@@ -209,19 +186,3 @@ def test_an_edit_moves_the_models_that_can_see_it(package, edited, expected):
         file.write("# a comment\n")
     after = {name: fingerprint.fingerprint_model.__wrapped__(model, package) for name, model in MODELS.items()}
     assert {name for name in MODELS if after[name] != before[name]} == expected
-
-
-def test_equal_source_elsewhere_has_an_equal_fingerprint(package):
-    assert fingerprint.fingerprint_model(WMF, package) == fingerprint.fingerprint_model(WMF)
-
-
-def test_a_model_and_a_stage_elsewhere_count_their_own_files(tmp_path):
-    class Own(Model):
-        pass
-
-    digests = set()
-    for source in ("x = 1", "x = 2"):
-        (tmp_path / "stage.py").write_text(source)
-        digests.add(fingerprint.fingerprint_file(tmp_path / "stage.py"))
-    assert len(digests) == 2
-    assert fingerprint.fingerprint_model(Own) not in {fingerprint.fingerprint_model(model) for model in MODELS.values()}

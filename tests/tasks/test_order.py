@@ -215,17 +215,6 @@ def test_without_places_and_times_line_end_is_refused_and_auto_draws(home, log_e
         split_likes(home, "given", plan=given, validation="latest")
 
 
-def test_logs_with_times_are_ordered_by_them(home, log_events):
-    own = {user: np.random.default_rng(user).permutation(10).tolist() for user in range(20)}
-    log_events(
-        [(user, item, 1, DAY + timedelta(hours=items.index(item))) for user, items in own.items() for item in range(10)]
-    )
-    log_events([(user, 50, 1, DAY) for user in own], file_id=2)
-    digest = split_likes(home, "given", plan={"given_files": ([1], [2])}, validation="latest")["given"]
-    part = load_validation(home, digest, 1).parts["validation"]
-    assert items_by_user(home, part.targets, part.users) == {user: set(items[8:]) for user, items in own.items()}
-
-
 def draw_days(users):
     generator = np.random.default_rng(1)
     for _ in range(60 * users):

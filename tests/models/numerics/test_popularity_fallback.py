@@ -56,15 +56,6 @@ def test_candidates_without_evidence_follow_by_popularity(least, scale):
     assert scores.dtype == np.float32 and np.isfinite(scores).all()
 
 
-def test_equal_degrees_stay_tied_and_a_row_does_not_depend_on_the_block():
-    evidence = np.array([[0, 0.5, 0, 0], [0, 0, -3.0, 0], [0, 0, 0, 0]], dtype=np.float32)
-    degrees = np.array([4, 1, 9, 4])
-    scores = fill_popularity_fallback(evidence.copy(), degrees)
-    assert (scores[:, 0] == scores[:, 3]).all() and scores[1, 0] == pytest.approx(-3.0, rel=1e-5)
-    for user in range(3):
-        np.testing.assert_array_equal(fill_popularity_fallback(evidence[[user]], degrees)[0], scores[user])
-
-
 @pytest.mark.parametrize("name", MODELS)
 def test_a_model_ranks_by_evidence_then_by_popularity(name, sparse_log):
     kind, settings = MODELS[name]

@@ -16,7 +16,7 @@ from threadpoolctl import ThreadpoolController, threadpool_info
 from oneclass import ItemKNN
 from oneclass.models.graph_filter import model
 from oneclass.models.graph_filter.graph import DenseSquare
-from oneclass.models.numerics import gram_inverse, matmul
+from oneclass.models.numerics import gram_inverse
 from oneclass.models.numerics.adjacency import partition_rows, partition_shards
 from oneclass.models.numerics.threads import NUMBA_CONFIG, kernel_threads, limit_threads, single_threaded_blas
 
@@ -91,11 +91,6 @@ def test_fits_call_blas_on_one_thread(two_blas_threads, monkeypatch):
     square = DenseSquare.of(likes, 0.5, 0.5)
     square._map_rows(lambda start: seen.update(DenseSquare=blas_threads()))
     assert seen == {"_inverse": {1}, "top_eigenvectors": {1}, "DenseSquare": {1}}
-
-
-def test_kernels_run_on_the_layer_that_was_chosen():
-    matmul.dense_times(np.ones((3, 2), dtype=np.float32), np.ones((2, 5), dtype=np.float32))
-    assert numba.threading_layer() == numba.config.THREADING_LAYER in ("omp", "workqueue")
 
 
 DEGREES = st.lists(st.integers(0, 30), min_size=1, max_size=40)
