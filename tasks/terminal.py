@@ -37,12 +37,12 @@ def prepare_streams() -> None:
 
 
 def print_text(text: str, stream: TextIO) -> str:
-    """Print a text and return why it cannot be written, or an empty string.
+    """Print a text, flush the stream and return why it cannot be written, or an empty string.
 
     After an error the stream leads to the null device, so that flushing it at exit does not fail once more.
     """
     try:
-        print(text, file=stream, flush=True)
+        print(text, file=stream, end="\n" if text else "", flush=True)
     except OSError as error:
         with open(os.devnull, "wb") as null:
             os.dup2(null.fileno(), stream.fileno())

@@ -216,7 +216,8 @@ CLOSED = {"input": "<&-", "output": ">&-", "error": "2>&-", "all three": "<&- >&
 def run_program(program: str, file: Path, redirected: str) -> subprocess.CompletedProcess:
     line = f'"$0" "$@" {redirected}; exit "${{PIPESTATUS[0]}}"'
     command = ["bash", "-c", line, sys.executable, "-c", program, str(file)]
-    options = {"cwd": ROOT, "stdin": subprocess.DEVNULL, "timeout": 500}
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    options = {"cwd": ROOT, "stdin": subprocess.DEVNULL, "timeout": 500, "env": environment}
     return subprocess.run(command, **options, capture_output=True, text=True, check=False)
 
 
