@@ -182,7 +182,7 @@ def run_as_program(name: str | None = None) -> NoReturn:
     gc.set_threshold(100_000)  # loading allocates millions of objects, of which next to none is garbage
     prepare_streams()
     status = run_app(build_app(name) if name else build_script(), sys.argv[1:])
-    print_text("", sys.stderr)  # lines of the log that cannot be written would fail the interpreter's end
+    print_text("", sys.stderr)  # a log that cannot be written would change the status at exit
     gc.freeze()  # the interpreter would search all modules for garbage as it ends: half a second
     raise SystemExit(status)
 

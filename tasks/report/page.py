@@ -14,7 +14,7 @@ import duckdb
 import polars as pl
 from markupsafe import Markup
 
-from oneclass.models.fingerprint import fingerprint_file
+from oneclass.models.fingerprint import digest_of, fingerprint_file
 from oneclass.tasks.html import numbers
 from oneclass.tasks.html.numbers import format_count, format_list, format_percent, format_significant
 from oneclass.tasks.html.templates import load_template
@@ -155,9 +155,11 @@ def build_page(tables: RunTables, home: Home, earlier: list[str]) -> Page:
 
 def render_figures(rows: FigureRows, home: Home) -> Markup:
     """Render the figures, or return those of the last run that had the same rows: matplotlib takes a second to load."""
-    folder, file = Path(__file__).parent, home.report / "figures.html"
-    sources = [fingerprint_file(source) for source in sorted(folder.glob("*.*"))]
-    made_from = compute_key(asdict(rows), library_version("matplotlib"), *sources) + "\n"
+    file, tasks = home.report / "figures.html", Path(__file__).parents[1]
+    # Their words and colours come from several packages.
+    sources = digest_of((one for one in tasks.rglob("*") if one.suffix in (".py", ".html", ".css")), tasks)
+    key = compute_key(asdict(rows), library_version("matplotlib"), sources, fingerprint_file(Path(__file__)))
+    made_from = f"{key}\n"
     if file.is_file() and (known := file.read_text(encoding="utf-8")).startswith(made_from):
         return Markup(known.removeprefix(made_from))
     from oneclass.tasks.report.figures import draw_figures

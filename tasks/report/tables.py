@@ -217,11 +217,15 @@ class FigureRows:
 
 def load_figure_rows(tables: RunTables, main: Mapping[str, list[LeaderboardRow]]) -> FigureRows:
     """Load the rows of figures; `main` has the leaderboards by protocol, of which leave_one_out names the scores."""
-    scores = {row.model: row.score for row in reversed(main.get("leave_one_out", []))}
+    scores: dict[str, str] = {}
+    for row in main.get("leave_one_out", []):
+        scores.setdefault(row.model, row.score)
+    # one row per side and degree, and one per side and law, the best first
     degrees, laws = "from diagnostics.degrees order by all", "from diagnostics.power_law_fits order by side, aic"
+    # one row: whether published rows have a like_mean without its deviation
     published = "select count(like_mean) > count(like_sd) from published.recommendations"
     return FigureRows(
-        dict(reversed(scores.items())),
+        scores,
         tables.load_evaluation("ranks_by_degree"),
         tables.load_evaluation("calibration"),
         *warehouse.fetch_row(tables.connection, published),
