@@ -22,10 +22,7 @@ class ExplainParameters(DatasetParameters):
 
 
 def explain(given: ExplainParameters) -> str:
-    """A user's history, what is published for them and why.
-
-    Also written as a page.
-    """
+    """A user's history, what is published for them and why; also written as a page."""
     from oneclass.tasks.explain import views
     from oneclass.tasks.explain.explanation import explain_user
 

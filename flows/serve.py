@@ -39,15 +39,8 @@ def serve(given: ServeParameters) -> str:
         access.load_key_hashes(given.api_key_file) if given.api_key_file else (),
     )
     home, dataset = given.find_home()
-    server.run_service(
-        home.root,
-        dataset.name,
-        rules,
-        host=given.host,
-        port=given.port,
-        workers=given.workers,
-        access_log=given.access_log,
-    )
+    address = {"host": given.host, "port": given.port}
+    server.run_service(home.root, dataset.name, rules, **address, workers=given.workers, access_log=given.access_log)
     return "Ended."
 
 

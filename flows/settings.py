@@ -123,7 +123,10 @@ def resolve_settings(given: BackfillParameters) -> RunSettings:
     Raises:
         InputError: naming the data set, model, protocol, setting or file that is wrong.
     """
-    _check_pairs(given)
+    if given.since and given.until and given.since > given.until:
+        raise InputError(f"--since {given.since}: is after --until {given.until}.")
+    if given.workers is not None and given.dask is not None:
+        raise InputError("--workers, --dask: give one of them, the number of processes or the address of a scheduler.")
     root = home.resolve_root(given.home)
     has_logs = bool(given.source or given.split_files)
     declared = datasets.load_dataset(given.dataset, root, with_logs=has_logs, columns=given.columns)
@@ -161,19 +164,8 @@ def resolve_settings(given: BackfillParameters) -> RunSettings:
         are_named=are_named,
         **{name: settings[name] for name in STAGE_SETTINGS},
         cluster=given.workers if given.dask is None else given.dask,
-        seed=given.seed,
-        since=given.since,
-        until=given.until,
-        replace=given.replace,
+        **{name: getattr(given, name) for name in ("seed", "since", "until", "replace")},
     )
-
-
-def _check_pairs(given: BackfillParameters) -> None:
-    """Refuse parameters that contradict each other."""
-    if given.since and given.until and given.since > given.until:
-        raise InputError(f"--since {given.since}: is after --until {given.until}.")
-    if given.workers is not None and given.dask is not None:
-        raise InputError("--workers, --dask: give one of them, the number of processes or the address of a scheduler.")
 
 
 def _check_publish_settings(publish: PublishSettings, declared: Dataset, model_names: Sequence[str]) -> None:

@@ -4,11 +4,12 @@ Each model is a task that makes its fits under all protocols. A model that fails
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date
 
 from oneclass.flows.settings import ModelSettings, RunSettings
+from oneclass.tasks import capacity
 from oneclass.tasks.blend import BlendChoice, blend_task
 from oneclass.tasks.cluster import LOCAL, Executor, PendingCall
 from oneclass.tasks.errors import OneclassError
@@ -61,12 +62,18 @@ class ModelRun:
         """
         protocols = (*self.run.protocols, NEXT_EVENTS_VALIDATION)
         names = [split for name in protocols for split in list_splits(name, self.splits.digests)]
-        self.fits = {name: {} for name in names}
+        self.fits, names_left = {name: {} for name in names}, names
         models = {name: settings for name, settings in self.run.models.items() if name != BLEND_MODEL}
-        pending = {name: self._submit_fits(name, dict.fromkeys(names, settings)) for name, settings in models.items()}
-        for number, model in enumerate(models if names else (), 1):
-            logger.info("model %d of %d: %s", number, len(models), model)
-            self._train(model, pending[model], is_needed=len(self.failed) == len(models) - 1)
+        protocol = next(map(find_protocol, names), "")
+        first = list_splits(protocol, names)
+        later = [name for name in names if name not in first]
+        if capacity.take_long(self.run.home, models, [self.splits.digests[name] for name in later]):
+            self._train_all(models, first)
+            fitted = self._list_fitted(first)
+            behind = capacity.find_models_behind(self.run.home, self.run_id, protocol, fitted, self.run.publish)
+            models, kept = ({name: of[name] for name in of if name not in behind} for of in (models, self.run.models))
+            self.run, names_left = replace(self.run, models=kept), later
+        self._train_all(models, names_left)
         if BLEND_MODEL not in self.run.models:
             return
         weighed_by = {name: self._find_weighing_protocol(name) for name in [*names, ALL_EDGES]}
@@ -77,9 +84,16 @@ class ModelRun:
         blends = {name: chosen[of].find_settings(self.splits.digests.get(name)) for name, of in weighed_by.items()}
         published = blends.pop(ALL_EDGES)
         if settings := {name: blend for name, blend in blends.items() if blend}:
-            is_needed = len(self.failed) == len(models)
-            self._train(BLEND_MODEL, self._submit_fits(BLEND_MODEL, settings), is_needed=is_needed)
+            self._train(BLEND_MODEL, self._submit_fits(BLEND_MODEL, settings))
         self.run = replace(self.run, models=models | ({BLEND_MODEL: published} if published else {}))
+
+    def _train_all(self, models: Mapping[str, ModelSettings], splits: Collection[str]) -> None:
+        """Fit models on some splits, but for those that failed before."""
+        left = [name for name in models if splits and name not in self.failed]
+        pending = {name: self._submit_fits(name, dict.fromkeys(splits, models[name])) for name in left}
+        for number, model in enumerate(pending, 1):
+            logger.info("model %d of %d: %s", number, len(pending), model)
+            self._train(model, pending[model], is_needed=models.keys() - {model} <= self.failed.keys())
 
     def _submit_fits(self, model: str, settings: Mapping[str, ModelSettings]) -> dict[str, PendingCall]:
         """Submit the fits of a model on some splits; this process makes those of a blend, whose cost is unknown."""

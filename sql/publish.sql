@@ -104,6 +104,7 @@ order by user_index, rank
 -- One row per protocol, model, score and main metric of one run: protocols in their order, the best list first,
 -- then its metrics in their order. `difference` and what follows is the list's paired comparison with the best by the
 -- first metric, null for the best itself; `p_value` is not corrected. `folds`: how many of the users' folds were fitted.
+-- `left_out`: whether the run fits the model under no other protocol.
 with main as (
     select unnest($main_metrics, recursive := true)
 ), found as (
@@ -152,6 +153,7 @@ select
     difference,
     difference_error,
     p_value,
+    json_exists(run.settings, format('$.left_out."{}"', model)) as left_out,
     found.metric,
     value,
     standard_error
@@ -159,4 +161,5 @@ from found
 join judged using (protocol, model, score)
 left join against_best using (protocol, model, score)
 left join folded using (protocol)
+left join operations.runs as run on run.run_id = $run_id
 order by list_position([main.protocol for main in $main_metrics], protocol), list_place, place

@@ -22,7 +22,6 @@ from oneclass.models.evaluation import metrics
 from oneclass.models.evaluation.metrics import Comparison
 from oneclass.models.registry import MODELS
 from oneclass.models.settings import ModelSettings
-from oneclass.tasks.evaluate.ranking import users_with_targets
 from oneclass.tasks.orchestration.stage_task import stage_task
 from oneclass.tasks.protocols import PROTOCOLS, FittedSplit, describe_folds
 from oneclass.tasks.stores import fits, matrices, warehouse
@@ -31,12 +30,11 @@ from oneclass.tasks.stores.matrices import Part
 from oneclass.tasks.stores.stages import StageCache
 from oneclass.tasks.train import is_model_error
 from oneclass.tasks.tuning.auto import ChosenSettings, record_settings
-from oneclass.tasks.tuning.validation import MIN_USERS, evaluate_model, load_validation
+from oneclass.tasks.tuning.validation import MIN_USERS, evaluate_model, load_validation, sample_users
 
 logger = logging.getLogger(__name__)
 
 MAX_CANDIDATES = 8  # models in the weight search
-MAX_VALIDATION_USERS = 4000
 CROSS_VALIDATION_FOLDS = 5  # of the validation users of one split
 BLOCK_ENTRIES = 1 << 24  # scores held at a time
 
@@ -86,7 +84,7 @@ def choose_components(
         seed: of the folds, of a drawn validation part and of the fits on the rest.
         day: the run takes events up to this day.
     """
-    names = [name for name in judged[0][1] if all(name in of_fold for _, of_fold in judged)]
+    names = [name for name in judged[0][1] if name in settings and all(name in of_fold for _, of_fold in judged)]
     parameters = {
         "judged": [(digest, [(name, fitted[name]) for name in names]) for digest, fitted in judged],
         "settings": [settings[name].model_dump(mode="json") for name in names],
@@ -123,7 +121,7 @@ def _search_components(
     if is_drawn := not any(split.parts for split in splits):
         splits = [load_validation(home, judged[0][0], seed)]
     train = splits[0].train
-    parts = [_sample_users(split.parts["validation"]) for split in splits if split.parts]
+    parts = [sample_users(split.parts["validation"]) for split in splits if split.parts]
     folds = np.repeat(np.arange(len(parts)), [part.targets.shape[0] for part in parts])
     users = f"{len(folds):,} validation users{describe_folds(len(parts))}"
     if len(folds) < MIN_USERS:
@@ -181,9 +179,9 @@ def _find_best_lists(
                 raise
             logger.warning("blend: %s is left out: %s", name, error)
             continue
-        mean, score = evaluate_model(models, parts, metric)
+        values, score = evaluate_model(models, parts, metric)
         # Only the best are held in memory.
-        lists = sorted([*lists, (mean.value, models, score)], key=lambda entry: -entry[0])[:MAX_CANDIDATES]
+        lists = sorted([*lists, (float(values.mean()), models, score)], key=lambda entry: -entry[0])[:MAX_CANDIDATES]
     return [(models, score) for _, models, score in lists]
 
 
@@ -205,13 +203,6 @@ def is_worth_blending(gain: Comparison, gain_in_s: Comparison) -> bool:
 
 def _exceeds_error(gain: Comparison) -> bool:
     return gain.standard_error is not None and gain.difference > gain.standard_error
-
-
-def _sample_users(part: Part) -> Part:
-    """Select at most MAX_VALIDATION_USERS users who have an edge to find, spread evenly over the part."""
-    users = users_with_targets(part)
-    count = min(MAX_VALIDATION_USERS, len(users))
-    return part.select(users[np.arange(count) * len(users) // max(count, 1)])
 
 
 def _score_blocks(

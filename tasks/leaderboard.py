@@ -34,6 +34,7 @@ class LeaderboardRow:
         against_best: its first metric less that of the best, paired over users, with the p-value corrected by
             `adjust_against_best`; None for the best itself.
         folds: the number of folds that the users are in, 1 without.
+        is_left_out: whether the model was not fitted under other protocols (`capacity.find_models_behind`).
     """
 
     protocol: str
@@ -44,6 +45,7 @@ class LeaderboardRow:
     standing: str
     against_best: Comparison | None = None
     folds: int = 1
+    is_left_out: bool = False
 
     @property
     def described_users(self) -> str:
@@ -78,6 +80,7 @@ def _mark_lists(of_protocol: pl.DataFrame) -> Iterator[LeaderboardRow]:
             "best" if i == 0 else "" if surely_worse else "level",
             against_best=compared,
             folds=first["folds"],
+            is_left_out=bool(first["left_out"]),
         )
 
 
@@ -97,6 +100,8 @@ def format_markdown(table: list[LeaderboardRow], title: str) -> str:
         padded = (map(str.ljust, line, widths) for line in (header, ["-" * width for width in widths], *grid))
         lines += [f"| {' | '.join(line)} |" for line in padded]
         lines += [""]
+    if any(row.is_left_out for row in table):
+        lines += ["†: surely below the best of validation users, so not fitted under the other protocols.", ""]
     return "\n".join([*lines, LEGEND, ""] if table else [*lines, "No user had anything held out.", ""])
 
 
@@ -105,7 +110,8 @@ def format_cells(row: LeaderboardRow, begin_bold: str, end_bold: str) -> list[st
     first, *others = (_format_cell(*cell) for cell in row.cells.values())
     marked = {"best": f"{begin_bold}{first}{end_bold}", "level": f"{first} ="}.get(row.standing, first)
     compared = row.against_best
-    return [marked, *others, _format_cell(compared.difference, compared.standard_error, "+") if compared else ""]
+    difference = _format_cell(compared.difference, compared.standard_error, "+") if compared else ""
+    return [marked, *others, f"{difference} †".lstrip() if row.is_left_out else difference]
 
 
 def _format_cell(value: float, error: float | None, sign: str = "") -> str:

@@ -74,7 +74,8 @@ def build_leaderboard(board: list[LeaderboardRow]) -> Table:
     popular = next((row.cells[metrics[0]][0] for row in board if row.model == BASELINE), None)
     columns = [
         *MODEL_AND_SCORE,
-        Column("standing", "standing", explain="the best, or level: cannot be told from it"),
+        Column("standing", "standing", explain="level: cannot be told from the best; only here: not fitted "
+               "under other protocols"),
         *(Column(metric, metric, "metric", METRIC_LABELS[metric], error=f"{metric} error") for metric in metrics),
         Column("difference", "minus the best", "change", f"{metrics[0]} less that of the best, over the same users",
                error="difference error"),
@@ -87,7 +88,7 @@ def build_leaderboard(board: list[LeaderboardRow]) -> Table:
         against = row.against_best
         rows.append({
             "model": row.model, "score": row.score,
-            "standing": row.standing,
+            "standing": "only here" if row.is_left_out else row.standing,
             **{metric: value for metric, (value, _) in row.cells.items()},
             **{f"{metric} error": error for metric, (_, error) in row.cells.items()},
             "difference": against and against.difference, "difference error": against and against.standard_error,

@@ -21,6 +21,7 @@ from scipy.sparse import csr_matrix
 from oneclass.models import fingerprint
 from oneclass.models.base import Model
 from oneclass.models.derived_settings import RelativeRange, apply_trial
+from oneclass.models.evaluation import metrics
 from oneclass.models.fit_options import Epoch, FitOptions
 from oneclass.models.memory_estimates import LogSize
 from oneclass.models.registry import MODELS
@@ -233,7 +234,8 @@ def fit_trial(
             size = search.whole if search.whole and values else LogSize.of(split.train)
             with resources.guard_model_memory(f"tune: {search.model}", model.estimate_cost(chosen, size).bytes):
                 model.fit(split.train, options)
-        mean, score = evaluate_model(models, [split.parts["validation"] for split in folds], search.metric)
+        values, score = evaluate_model(models, [split.parts["validation"] for split in folds], search.metric)
+        mean = metrics.mean_and_error(values)
         value, error, state = mean.value, mean.standard_error, TrialState.COMPLETE
     except optuna.TrialPruned as pruned:
         state, note = TrialState.PRUNED, str(pruned)

@@ -8,16 +8,16 @@ from dataclasses import replace
 import numpy as np
 
 from oneclass.models.base import Model
-from oneclass.models.evaluation import metrics
 from oneclass.models.evaluation.holdout import choose_held_out_edges, split_matrix
 from oneclass.models.numerics.sequential_histories import copy_order
-from oneclass.tasks.evaluate.ranking import TargetRankMetrics, rank_targets_by_score
+from oneclass.tasks.evaluate.ranking import rank_targets_by_score, users_with_targets
 from oneclass.tasks.stores import matrices
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.stores.matrices import Part, SplitMatrices
 
 GIVEN_SHARE = 0.2  # share of a user's training edges in the validation part of `given`
 MAX_VALIDATION_USERS = 1000  # of a sample
+MAX_JUDGING_USERS = 4000  # of whole logs, by whom fits are compared and blended
 MIN_USERS = 50  # fewer validation users are too few to choose by
 
 
@@ -85,13 +85,17 @@ def _sample_log(split: SplitMatrices, edges: int, items: int | None, seed: int) 
     )
 
 
-def evaluate_model(models: Sequence[Model], parts: Sequence[Part], metric: str) -> tuple[metrics.Mean, str]:
-    """Return the metric of the best score of a model, fitted for each part, over all users, and the score's name."""
+def evaluate_model(models: Sequence[Model], parts: Sequence[Part], metric: str) -> tuple[np.ndarray, str]:
+    """Return the metric of the best score of a model, fitted for each part, of all users, and the score's name."""
     if not (ranked := list(filter(None, map(rank_targets_by_score, models, parts)))):
         raise ValueError("no validation user has an edge to be found")
-    means = {}
-    for score in ranked[0]:
-        of_users = TargetRankMetrics.concatenate([ranks[score] for ranks in ranked]).of_users
-        means[score] = metrics.average_over_users(of_users)[metric]
-    best = max(means, key=lambda score: means[score].value)
-    return means[best], best
+    values = {score: np.concatenate([ranks[score].of_users[metric] for ranks in ranked]) for score in ranked[0]}
+    best = max(values, key=lambda score: values[score].mean())
+    return values[best], best
+
+
+def sample_users(part: Part) -> Part:
+    """Select at most MAX_JUDGING_USERS users who have an edge to find, spread evenly over the part."""
+    users = users_with_targets(part)
+    count = min(MAX_JUDGING_USERS, len(users))
+    return part.select(users[np.arange(count) * len(users) // max(count, 1)])

@@ -6,6 +6,7 @@ import threading
 import time
 
 import duckdb
+import numpy as np
 import psutil
 import pytest
 
@@ -15,6 +16,7 @@ from oneclass.flows.parameters import BackfillParameters
 from oneclass.flows.settings import resolve_settings
 from oneclass.models.mrf.dense import MRFDense
 from oneclass.models.popularity import Popularity
+from oneclass.tasks import capacity
 from oneclass.tasks.stores.home import Home
 from tests.conftest import real_log
 from tests.flows.conftest import FAST, ML, query_rows
@@ -207,6 +209,24 @@ def test_a_model_that_needs_more_memory_than_there_is_is_refused_if_named_and_el
     assert "6400.1 GB of memory" in (home.report / "index.html").read_text()
     models = query_rows(home.root, "select distinct model from evaluation.metrics order by model", "films")
     assert models == [("popularity",), ("sansa",)]
+
+
+@pytest.mark.slow
+def test_where_fits_take_long_a_model_surely_below_the_best_is_fitted_under_one_protocol(
+    prefect_server, ratings, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setattr(capacity, "LONG_SECONDS", 0)
+    monkeypatch.setattr(capacity, "adjust_against_best", np.zeros_like)
+    words = ["--dataset", "films", "--home", str(tmp_path), "--source", str(ratings), "--set", "train.tune=off"]
+    models = ("popularity", "mrf_dense", "item_knn", "wmf", "random_graph", "blend")
+    assert commands.main("backfill", [*words, "--models", ",".join(models)]) == 0
+    fits = query_rows(tmp_path, "select distinct model, protocol from operations.model_fits", "films")
+    assert {model for model, split in fits if split == "strong_generalization"} == {*models} - {"blend"}
+    assert {model for model, split in fits if split == "leave_one_out"} == {"popularity", "mrf_dense", "random_graph"}
+    marked = [line for line in capsys.readouterr().out.splitlines() if "†" in line and line.startswith("|")]
+    assert [line.split()[1] for line in marked] == ["wmf", "item_knn"]
+    page = (tmp_path / "films" / "report" / "index.html").read_text()
+    assert page.count(">only here<") == 2 and "item_knn left out" in page and "put it below mrf_dense" in page
 
 
 def find_workers():

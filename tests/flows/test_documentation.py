@@ -8,7 +8,6 @@ import shlex
 import socket
 import subprocess
 import sys
-import tomllib
 import urllib.request
 from pathlib import Path
 
@@ -42,12 +41,6 @@ def test_a_documented_command_is_taken(line):
     _, given, _ = commands.build_app(module.removeprefix("flows."))(arguments)
     models = [given.model] if getattr(given, "model", None) else getattr(given, "models", [])
     assert set(models) <= {*MODELS, ADDED}
-
-
-def test_the_version_has_an_entry_in_the_changelog():
-    project = tomllib.loads(read_page("pyproject.toml"))["project"]
-    assert f"## [{project['version']}]" in read_page("CHANGELOG.md")
-    assert f"version: {project['version']}" in read_page("CITATION.cff")
 
 
 @pytest.mark.parametrize(

@@ -55,6 +55,7 @@ def test_a_test_reaches_both_targets(receiver, tmp_path, capsys):
     [
         ([], 2, "neither is set"),
         (["notify.command=no-such-program"], 1, "notify.command: the notification failed"),
+        (["notify.command=sh -c 'echo $0 >&2; exit 3' secret"], 1, "it ended with status 3. ***"),
         (["notify.command=cat", "notify.webhook=env:NO_HOOK"], 1, "sent\nnotify.webhook: the notification failed"),
         (["notify.webhook=http://host/secret/"], 2, "setting notify.webhook: may hold a token: write env:NAME"),
     ],

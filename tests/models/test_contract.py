@@ -48,7 +48,8 @@ EXTRAS = {"neural": "torch"}  # what each optional extra installs
 def unless_its_extra_is_absent(name):
     extra = MODELS[name].extra
     absent = extra is not None and importlib.util.find_spec(EXTRAS[extra]) is None
-    return pytest.param(name, marks=pytest.mark.skipif(absent, reason=f"the extra {extra} is not installed"))
+    marks = [pytest.mark.skipif(absent, reason=f"the extra {extra} is not installed")]
+    return pytest.param(name, marks=[*marks, *[pytest.mark.slow] * (extra is not None and name != "cdae")])
 
 
 NAMES = [unless_its_extra_is_absent(name) for name in MODELS]

@@ -97,6 +97,7 @@ def test_an_edited_helper_in_another_file_recompiles_the_kernels_that_call_it(ch
     assert run_checkout(checkout, **cache) == [{"first": 35, "second": 15}, {"first": 0, "second": 0}]
 
 
+@pytest.mark.slow
 def test_what_one_process_compiles_others_read_and_damage_is_made_good(checkout, tmp_path):
     cache = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
     with ThreadPoolExecutor(3) as pool:

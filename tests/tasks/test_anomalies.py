@@ -113,7 +113,7 @@ def open_tables():
         yield connection
 
 
-@pytest.fixture(scope="module", params=[1, 2])
+@pytest.fixture(scope="module", params=[1, pytest.param(2, marks=pytest.mark.slow)])
 def shop(request):
     """Forty ordinary nights with weekends, growth and Christmas, what was told of each, and the log of the next."""
     days, told = draw_days(request.param), {}

@@ -147,6 +147,7 @@ def test_the_choice_and_the_comparison_are_over_all_folds(home, evaluated):
     assert challenger.validation_users == users
 
 
+@pytest.mark.slow
 def test_blends_of_two_nights_are_compared_by_the_weights_that_each_was_published_with(home, evaluated, monkeypatch):
     """On a fold tonight's blend has weights of other folds, and last night's those of all: it would win by that."""
     folds, _ = evaluated

@@ -247,15 +247,6 @@ def test_items_that_all_users_or_none_like_take_no_part(long_tailed):
         assert np.isfinite(model.scores(likes)).all()
 
 
-@pytest.mark.parametrize("kind", [MRFDense, MRFSparse])
-def test_l2_is_left_to_the_log(kind, long_tailed):
-    likes = long_tailed.toarray().astype(float)
-    norms = (likes.T * likes.sum(axis=1) ** -0.5).sum(axis=1) * 300 / (likes.sum(axis=1) ** -0.5).sum()
-    typical = sum(norm * norm / norm**0.5 for norm in norms) / sum(norms)
-    assert kind.Settings().resolve(long_tailed).l2 == pytest.approx(6 * typical)
-    assert kind.Settings(l2=3.0).resolve(long_tailed).l2 == 3.0
-
-
 def test_without_a_density_there_are_two_hundred_entries_an_item(long_tailed):
     wide = csr_matrix(np.hstack([long_tailed.toarray()] * 5))
     assert MRFSparseSettings().resolve(long_tailed).density == 1.0

@@ -314,16 +314,6 @@ def test_where_nobody_returns_the_list_is_the_components():
     np.testing.assert_array_equal(*(np.argsort(-scores, axis=1, kind="stable") for scores in (mixed, alone)))
 
 
-def test_a_stored_fit_of_the_component_is_used(returning, mixture, component):
-    asked, stored = [], {"repeat": mixture.components[0], "mrf_dense": component}
-    loaded = make_mixture(
-        returning[0], load_component=lambda name, settings: asked.append((name, settings)) or stored[name]
-    )
-    assert asked == [("repeat", Repeat.Settings()), ("mrf_dense", MRFDense.Settings())]
-    assert loaded.components == [*stored.values()]
-    np.testing.assert_array_equal(loaded.scores(returning[0]), mixture.scores(returning[0]))
-
-
 @pytest.mark.parametrize("given", [{"component": "x"}, {"component": "repeat_mixture"}])
 def test_a_component_that_ranks_no_new_items_is_refused(given):
     with pytest.raises(ValueError, match=r"component: \w+ is no model"):

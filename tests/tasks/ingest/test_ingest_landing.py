@@ -148,24 +148,22 @@ def test_a_file_that_changes_during_a_night_stays_for_the_next(home, dataset, ca
     assert list_files(home.landing) == {"done/ratings-1.csv", *["done/ratings-2.csv"] * grown}
 
 
-@pytest.mark.parametrize("settings", [IngestSettings(), MOVE])
-def test_ingested_files_stay_or_are_moved_also_after_a_run_that_died_before(home, dataset, settings):
+def test_ingested_files_are_moved_also_after_a_run_that_died_before(home, dataset):
     for name in (names := {"ratings-1.csv", "may/ratings-2.csv"}):
         write_csv(home.landing / name, f"{name},x,5")
     write_csv(home.landing / "notes.csv", "not a log of this data set")
     ingest(home, dataset, [], "run-1")
     with pytest.raises(ContractBroken, match="value_in_range"):  # of what was read in before the bounds were narrowed
-        ingest(home, dataset.model_copy(update={"value_max": 4}), [], "broken", settings)
+        ingest(home, dataset.model_copy(update={"value_max": 4}), [], "broken", MOVE)
     assert list_files(home.landing) == {"notes.csv", *names}
-    folder = "done/" if settings == MOVE else ""
     for run_id in ("run-2", "run-3"):
-        ingest(home, dataset, [], run_id, settings)
+        ingest(home, dataset, [], run_id, MOVE)
         assert count_events(home) == 2
-        assert list_files(home.landing) == {"notes.csv", *(folder + name for name in names)}
+        assert list_files(home.landing) == {"notes.csv", *(f"done/{name}" for name in names)}
     write_csv(home.landing / "ratings-1.csv", "b,x,5")
-    ingest(home, dataset, [], "changed", settings)
+    ingest(home, dataset, [], "changed", MOVE)
     assert query_rows(home, USERS) == [("b",), ("may/ratings-2.csv",)]
-    assert len([*home.landing.rglob("ratings-1.csv")]) == 1 + (settings == MOVE)
+    assert len([*home.landing.rglob("ratings-1.csv")]) == 2
 
 
 NOT_UTF8 = [b"ratings-\xe9.csv", b"ratings-\xff\n.csv", b"ratings" + b"\xe9" * 244 + b".csv", b"d\xe9p/ratings-1.csv"]

@@ -68,9 +68,8 @@ def test_a_whole_result_replaces_the_earlier_one_if_it_changed(shop):
     assert written[0] == written[1] < written[2] == written[3] and shop.landed() == ["source.parquet"]
 
 
-@pytest.mark.parametrize("keep_files", ["keep", "move"])
-def test_each_row_counts_once_over_nights_late_and_equal_ones_included(shop, keep_files):
-    dataset, settings = shop.declare(NEW_ORDERS), IngestSettings(keep_files=keep_files)
+def test_each_row_counts_once_over_nights_late_and_equal_ones_included(shop):
+    dataset, settings = shop.declare(NEW_ORDERS), IngestSettings(keep_files="move")
     dataset, orders = dataset.model_copy(update={"max_reject_share": 1}), []
     for new in ([DAY_1, DAY_2, DAY_2], [], ["c,late,2026-11-01 11:00:00", DAY_2, ",x,2026-11-02 10:00:00"], [DAY_3]):
         shop.write_orders(*(orders := [*orders, *new]))
@@ -82,10 +81,8 @@ def test_each_row_counts_once_over_nights_late_and_equal_ones_included(shop, kee
 @pytest.mark.parametrize(
     ("times", "since"),
     [
-        ("2026-11-01 10:30:05.250", "2026-11-01 10:30:05.25"),
-        ("2026-11-01 10:30:00\n2026-10-31 20:00:00", "2026-11-01 10:30"),
-        ("2026-10-25 02:30:00+0100", "2026-10-25 01:30"),  # half past two comes twice
-        ("2026-11-01 10:30:00+0000\n2999-01-01 00:00:00+0000", "2026-11-01 11:30"),  # read before it happens
+        ("2026-10-25 02:30:05.250+0100\n2026-10-24 20:00:00+0100", "2026-10-25 01:30:05.25"),  # twice half past two
+        ("2026-11-01 10:30:00\n2999-01-01 00:00:00", "2026-11-01 10:30"),  # read before it happens
     ],
 )
 def test_since_is_the_newest_time_in_the_zone_of_the_data_set(shop, times, since):
@@ -120,9 +117,8 @@ def test_a_query_that_no_longer_asks_for_new_rows_is_refused_before_it_doubles_t
     assert len(shop.run_night(shop.declare(NEW_ORDERS))) == 3
 
 
-@pytest.mark.parametrize("query", [ORDERS, NEW_ORDERS])
-def test_a_forgotten_user_does_not_come_back(shop, query):
-    dataset = shop.declare(query)
+def test_a_forgotten_user_does_not_come_back(shop):
+    dataset = shop.declare(NEW_ORDERS)
     shop.write_orders(DAY_1, DAY_2, DAY_3)
     shop.run_night(dataset)
     remove_users(shop.home, dataset, ["b"])
@@ -132,7 +128,7 @@ def test_a_forgotten_user_does_not_come_back(shop, query):
     assert duckdb.sql(f"select user_id from '{shop.home.landing}/*.parquet'").fetchall() == [("a",)]
 
 
-@pytest.mark.parametrize("form", ["%Y-%m-%d", "%Y-%m-%d %H:%M", "%Y-%m-%d %H:%M:%S.000", "%Y-%m-%dT%H:%M:%SZ"])
+@pytest.mark.parametrize("form", ["%Y-%m-%d", "%Y-%m-%dT%H:%M:%SZ"])
 def test_times_that_are_texts_miss_no_row_of_sqlite_and_inspect_lands_none(shop, monkeypatch, capsys, form):
     pytest.importorskip("adbc_driver_sqlite", reason="the extra `sql` is not installed")
     monkeypatch.setenv("SHOP_URL", f"sqlite://{shop.files}/shop.db")

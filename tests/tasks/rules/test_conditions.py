@@ -65,7 +65,7 @@ def test_a_name_is_the_items_column_unless_it_begins_with_user():
         assert catalogue.find_items(catalogue.check_condition(text, "where"), people).tolist() == found
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**32), st.booleans())
 def test_lists_are_those_of_a_plain_reading_of_the_rules(seed, exclude_seen):
     generator = random.Random(seed)

@@ -9,10 +9,9 @@ from typing import ClassVar
 import numpy as np
 import pytest
 from pydantic import Field
-from scipy.sparse import csr_matrix
 
 from oneclass.models.base import Model
-from oneclass.models.derived_settings import RelativeRange, apply_trial
+from oneclass.models.derived_settings import RelativeRange
 from oneclass.models.fit_options import Epoch
 from oneclass.models.memory_estimates import FitCost
 from oneclass.models.popularity import Popularity
@@ -208,20 +207,6 @@ def test_a_model_whose_cost_is_of_its_items_is_searched_on_some_of_them(home, di
     tune_dial(home, digests)
     degrees = np.sort(matrices.load_split(home, digests[PROTOCOL]).train.getnnz(axis=0))
     assert {edges for edges, _ in dial.fits} == {degrees[-20:].sum()}
-
-
-def test_a_multiple_rests_on_the_values_before_it():
-    """wmf: the rule for the penalty asks for the weight of the pairs that are not edges; 13 users have an edge."""
-    settings = MODELS["wmf"].Settings()
-    likes = csr_matrix(np.eye(20, 10, dtype=np.float32) + np.eye(20, 10, -3, dtype=np.float32))
-    density = likes.nnz / 200
-    found = apply_trial(settings, {"unobserved_weight": 2.0, "regularization": 3.0, "factors": 64}, likes)
-    assert found.unobserved_weight == pytest.approx(12 * density)
-    by_rule = 0.08 * (35 / (likes.nnz / 13)) ** 0.75 / (1 + 12)
-    assert found.regularization == pytest.approx(3 * by_rule) and found.factors == 64
-    assert apply_trial(settings, {}, likes) == settings
-    with pytest.raises(ValueError, match="unobserved_weight"):
-        apply_trial(settings, {"unobserved_weight": 1e6}, likes)
 
 
 @pytest.mark.slow
