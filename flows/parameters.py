@@ -97,7 +97,7 @@ class RunParameters(SettingParameters):
         seed: the seed of every random draw; equal seeds give equal bits
         threads: cores to use; all available ones by default, which is also the maximum
         memory: memory for DuckDB, such as 4GB, past which it spills to the home; by default a third of the machine's
-            or container's, at most 4 GiB or, if that is more, a sixth
+            or container's, at most 3.5 GiB or, if that is more, a seventh
         models: the models to train, such as slim,wmf, or all; by default the data set's list. A class of another
             package is package.module:Class
         protocols: the protocols to evaluate by: by default strong_generalization, leave_one_out and, of logs with times

@@ -47,14 +47,15 @@ class Limits:
 
 
 def duckdb_memory(memory: int) -> int:
-    """Return DuckDB's share of this many bytes: a third, at most 4 GiB or a sixth; 1 GiB if at most half.
+    """Return DuckDB's share of this many bytes: a third, at most 3.5 GiB or a seventh; 1 GiB if at most half.
 
-    With 4 GiB the split of a log of the Netflix Prize's size takes 5 GB in all, with 8 GiB 9 GB, and about as long.
+    With 3.5 GiB the split of a log of the Netflix Prize's size takes 5.1 GB in all, with 4 GiB 6.0 GB, and about as
+    long.
     In a small container the share is what the run itself leaves: the system kills a process that exceeds the
     container's limit, while DuckDB at its limit spills to disk. It is at least a quarter, since DuckDB cannot work with
     less.
     """
-    share = max(min(memory // 3, 4 << 30), memory // 6, min(1 << 30, memory // 2))
+    share = max(min(memory // 3, 7 << 29), memory // 7, min(1 << 30, memory // 2))
     return min(share, max(memory - PROCESS_BYTES, memory // 4))
 
 

@@ -95,7 +95,7 @@ def test_a_limit_of_the_process_itself_counts():
 
 @pytest.mark.parametrize(
     ("machine", "taken"),
-    [(60 << 30, 10 << 30), (9 << 30, 3 << 30), (1 << 30, 1 << 29), (400_000_000, 100_000_000)],
+    [(70 << 30, 10 << 30), (9 << 30, 3 << 30), (1 << 30, 1 << 29), (400_000_000, 100_000_000)],
 )
 def test_duckdb_takes_a_third_of_what_there_is_and_leaves_a_small_container_room(machine, taken):
     assert duckdb_memory(machine) == taken
