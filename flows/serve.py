@@ -39,8 +39,8 @@ def serve(given: ServeParameters) -> str:
         access.load_key_hashes(given.api_key_file) if given.api_key_file else (),
     )
     home, dataset = given.find_home()
-    address = {"host": given.host, "port": given.port}
-    server.run_service(home.root, dataset.name, rules, **address, workers=given.workers, access_log=given.access_log)
+    host, port, log = given.host, given.port, given.access_log
+    server.run_service(home.root, dataset.name, rules, host=host, port=port, workers=given.workers, access_log=log)
     return "Ended."
 
 

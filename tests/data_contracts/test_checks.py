@@ -170,6 +170,7 @@ def test_a_stage_whose_contract_is_broken_is_taken_back_and_its_results_are_kept
     assert query_rows(home, query) == [("ingest", False, "nan")]
 
 
+@pytest.mark.slow
 def test_rows_are_checked_once_under_the_same_rules_and_every_run_has_all_results(home, monkeypatch):
     validate, checked = checks._Validator.validate, []
     noted = lambda *given: checked.append(given[1].table) or validate(*given)

@@ -125,6 +125,7 @@ def test_ids_and_titles_give_no_orders_to_a_terminal_and_load_nothing(home, log_
     assert "default-src 'none'" in text and "<img" not in text and not set(text) & set("\x1b\x07\u202e")
 
 
+@pytest.mark.slow
 def test_ids_of_any_form_can_be_asked_for(home, log_events, capsys):
     """Blanks around an id that is asked for do not count, as in logs."""
     log_of_two_tastes(home)

@@ -101,6 +101,7 @@ def test_an_explanation_weighs_as_the_recommendations_do_also_once_a_model_is_pr
                 assert value == pytest.approx(added[one][shop.names.column_index(item["item_id"])], rel=1e-5)
 
 
+@pytest.mark.slow
 def test_users_of_the_log_are_scored_by_the_ages_of_their_events(tmp_path):
     """Some events are below the threshold; a model promoted by hand has the ages of likes alone too."""
     home, generator, events = home_in(tmp_path), np.random.default_rng(1), []
