@@ -64,12 +64,12 @@ def time_call(work: Callable[[], Any], repeats: int = 1) -> Timing:
 def run_command(
     words: Sequence[Any], log: Path, *, at_most: float | None = None, environment: Mapping[str, str] | None = None
 ) -> Timing:
-    """Run `python -m WORDS`, with its output at the end of a file; the result is the status, -15 if stopped.
+    """Run `python -m WORDS`, with its output in a file; the result is the status, -15 if stopped.
 
     Without `at_most` it has to succeed.
     """
     began = time.perf_counter()
-    with log.open("ab") as output:
+    with log.open("wb") as output:
         command = [sys.executable, "-m", *map(str, words)]
         process = subprocess.Popen(command, stdout=output, stderr=output, env={**os.environ, **(environment or {})})
         while (ended := os.wait4(process.pid, os.WNOHANG))[0] == 0:
