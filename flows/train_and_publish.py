@@ -1,6 +1,7 @@
 """Train, evaluate and publish the models of a run.
 
-Each model is a task that makes its fits under all protocols. A model that fails does not stop the others.
+Each model is a task that makes its fits under all protocols; on a large log it is one task for the first protocol and,
+unless it is surely below the best there, one for the others. A model that fails does not stop the others.
 """
 
 import logging
@@ -62,18 +63,21 @@ class ModelRun:
         """
         protocols = (*self.run.protocols, NEXT_EVENTS_VALIDATION)
         names = [split for name in protocols for split in list_splits(name, self.splits.digests)]
-        self.fits, names_left = {name: {} for name in names}, names
+        self.fits = {name: {} for name in names}
         models = {name: settings for name, settings in self.run.models.items() if name != BLEND_MODEL}
         protocol = next(map(find_protocol, names), "")
         first = list_splits(protocol, names)
         later = [name for name in names if name not in first]
-        if capacity.take_long(self.run.home, models, [self.splits.digests[name] for name in later]):
+        digests = [self.splits.digests[name] for name in later]
+        if capacity.estimate_seconds(self.run.home, models, digests) > capacity.LONG_SECONDS:
             self._train_all(models, first)
             fitted = self._list_fitted(first)
             behind = capacity.find_models_behind(self.run.home, self.run_id, protocol, fitted, self.run.publish)
             models, kept = ({name: of[name] for name in of if name not in behind} for of in (models, self.run.models))
-            self.run, names_left = replace(self.run, models=kept), later
-        self._train_all(models, names_left)
+            self.run = replace(self.run, models=kept)
+            self._train_all(models, later)
+        else:
+            self._train_all(models, names)
         if BLEND_MODEL not in self.run.models:
             return
         weighed_by = {name: self._find_weighing_protocol(name) for name in [*names, ALL_EDGES]}

@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 DENSE_MODEL, STAND_IN = "mrf_dense", "sansa"  # the latter is fitted to the same loss, sparsely
 MIN_COST_SECONDS = 600.0  # CPU seconds of a fit, below which no model is left out for its time
-LONG_SECONDS = 1200.0  # CPU seconds of fits, ten minutes of two cores, that models surely below the best are spared
+LONG_SECONDS = 1200.0  # CPU seconds of fits left, ten minutes of two cores, above which few models are fitted on
 
 
 def measure_logs(home: Home, digests: Collection[str]) -> list[LogSize]:
@@ -113,10 +113,10 @@ def _change_settings(home: Home, run_id: str, changes: Mapping[str, Any]) -> Non
         connection.execute(merge, [json.dumps(changes), run_id])
 
 
-def take_long(home: Home, models: Mapping[str, ModelSettings], digests: Collection[str]) -> bool:
-    """Whether the fits of the models on some splits take over LONG_SECONDS, by their estimated costs."""
+def estimate_seconds(home: Home, models: Mapping[str, ModelSettings], digests: Collection[str]) -> float:
+    """Estimate the CPU seconds of the fits of all models on some splits."""
     costs = (MODELS[name].estimate_cost(of, log) for log in measure_logs(home, digests) for name, of in models.items())
-    return sum(cost.seconds for cost in costs) > LONG_SECONDS
+    return sum(cost.seconds for cost in costs)
 
 
 def find_models_behind(

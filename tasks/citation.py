@@ -22,7 +22,7 @@ LIBRARIES = ("oneclass", "numpy", "scipy", "numba", "duckdb", "polars")
 ESCAPES = str.maketrans({character: f"\\{character}" for character in "_%&#$"})
 LATEX = r"""\begin{{table}}
 \caption{{{title}, {users}. Means over users with one standard error. Bold: the best by {metric}; =: cannot be told
-from it over the same users (paired tests, Holm's procedure over all lists, 5\,\%).}}
+from it over the same users (paired tests, Holm's procedure over all lists, 5\,\%); †: fitted here only.}}
 \label{{tab:{protocol}}}
 \begin{{tabular}}{{ll{columns}}}
 \toprule

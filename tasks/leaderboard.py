@@ -101,7 +101,7 @@ def format_markdown(table: list[LeaderboardRow], title: str) -> str:
         lines += [f"| {' | '.join(line)} |" for line in padded]
         lines += [""]
     if any(row.is_left_out for row in table):
-        lines += ["†: surely below the best of validation users, so not fitted under the other protocols.", ""]
+        lines += ["†: surely below the best on validation users, so not fitted under the other protocols.", ""]
     return "\n".join([*lines, LEGEND, ""] if table else [*lines, "No user had anything held out.", ""])
 
 

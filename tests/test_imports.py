@@ -189,6 +189,12 @@ def test_an_import_that_points_up_is_found(tmp_path, file, line):
     assert breach.startswith(f"{file}:")
 
 
+def test_a_cycle_is_found(tmp_path):
+    _write_module(tmp_path, "tasks/evaluate/stage.py", "from tasks.report import page")
+    _write_module(tmp_path, "tasks/report/page.py", "def page():\n    from tasks.evaluate import stage")
+    assert sorted(find_cycles(find_imports(tmp_path))) == ["tasks.evaluate", "tasks.report"]
+
+
 def _write_module(root: Path, file: str, text: str) -> None:
     (root / file).parent.mkdir(parents=True, exist_ok=True)
     (root / file).write_text(text + "\n", encoding="utf-8")

@@ -49,8 +49,7 @@ class Limits:
 def duckdb_memory(memory: int) -> int:
     """Return DuckDB's share of this many bytes: a third, at most 3.5 GiB or a seventh; 1 GiB if at most half.
 
-    With 3.5 GiB the split of a log of the Netflix Prize's size takes 5.1 GB in all, with 4 GiB 6.0 GB, and about as
-    long.
+    With 3.5 GiB the split of a log of the Netflix Prize's size takes 5.1 GB in all, with 4 GiB 6.0, in the same time.
     In a small container the share is what the run itself leaves: the system kills a process that exceeds the
     container's limit, while DuckDB at its limit spills to disk. It is at least a quarter, since DuckDB cannot work with
     less.

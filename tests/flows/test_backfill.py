@@ -212,16 +212,13 @@ def test_a_model_that_needs_more_memory_than_there_is_is_refused_if_named_and_el
 
 
 @pytest.mark.slow
-def test_where_fits_take_long_a_model_surely_below_the_best_is_fitted_under_one_protocol(
-    prefect_server, ratings, tmp_path, monkeypatch, capsys
-):
+def test_where_fits_take_long_models_surely_below_the_best_have_one(ratings, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(capacity, "LONG_SECONDS", 0)
     monkeypatch.setattr(capacity, "adjust_against_best", np.zeros_like)
     words = ["--dataset", "films", "--home", str(tmp_path), "--source", str(ratings), "--set", "train.tune=off"]
     models = ("popularity", "mrf_dense", "item_knn", "wmf", "random_graph", "blend")
     assert commands.main("backfill", [*words, "--models", ",".join(models)]) == 0
     fits = query_rows(tmp_path, "select distinct model, protocol from operations.model_fits", "films")
-    assert {model for model, split in fits if split == "strong_generalization"} == {*models} - {"blend"}
     assert {model for model, split in fits if split == "leave_one_out"} == {"popularity", "mrf_dense", "random_graph"}
     marked = [line for line in capsys.readouterr().out.splitlines() if "†" in line and line.startswith("|")]
     assert [line.split()[1] for line in marked] == ["wmf", "item_knn"]

@@ -9,9 +9,10 @@ from typing import ClassVar
 import numpy as np
 import pytest
 from pydantic import Field
+from scipy.sparse import csr_matrix
 
 from oneclass.models.base import Model
-from oneclass.models.derived_settings import RelativeRange
+from oneclass.models.derived_settings import RelativeRange, apply_trial
 from oneclass.models.fit_options import Epoch
 from oneclass.models.memory_estimates import FitCost
 from oneclass.models.popularity import Popularity
@@ -207,6 +208,13 @@ def test_a_model_whose_cost_is_of_its_items_is_searched_on_some_of_them(home, di
     tune_dial(home, digests)
     degrees = np.sort(matrices.load_split(home, digests[PROTOCOL]).train.getnnz(axis=0))
     assert {edges for edges, _ in dial.fits} == {degrees[-20:].sum()}
+
+
+def test_a_multiple_rests_on_the_values_before_it():
+    likes, wmf = csr_matrix(np.eye(20, 10, dtype=np.float32)), MODELS["wmf"].Settings()
+    found = apply_trial(wmf, {"unobserved_weight": 2.0, "regularization": 3.0}, likes)
+    by_rule = wmf.model_copy(update={"unobserved_weight": found.unobserved_weight}).resolve(likes)
+    assert found.regularization == pytest.approx(3 * by_rule.regularization)
 
 
 @pytest.mark.slow
