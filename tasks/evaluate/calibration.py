@@ -9,7 +9,6 @@ data lack; it needs a log with explicit negatives and a run that keeps them (`bi
 baseline is popularity: the share of users who liked an item among those who considered it.
 """
 
-import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
@@ -30,10 +29,7 @@ from oneclass.models.evaluation.calibration import (
 from oneclass.models.negatives.distributions import NegativeDistribution
 from oneclass.tasks.stores.matrices import Part, SplitMatrices
 
-logger = logging.getLogger(__name__)
-
-
-USERS_PER_BLOCK = 1 << 16
+USERS_PER_BLOCK, USERS_PER_PAIR_BLOCK = 1 << 16, 1 << 10
 
 
 @dataclass(frozen=True)
@@ -99,9 +95,6 @@ def evaluate_like(model: str, sample: CalibrationSample) -> LikeCalibration:
     curve = calibration_curve(sample.like[exists], is_like[exists], sample.weights[exists])
     bins = bin_likes_by_degree(sample.like[:, 0], sample.degrees)
     return LikeCalibration(model, bins, [("sampled_negatives", bin_) for bin_ in curve])
-
-
-USERS_PER_PAIR_BLOCK = 1 << 10
 
 
 @dataclass(frozen=True)

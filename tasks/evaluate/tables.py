@@ -154,7 +154,7 @@ def compare_lists(ranked: list[RankedList]) -> Rows:
         compared = [
             (one, other, metrics.compare_paired(one.of_users[metric], other.of_users[metric], one.folds))
             for one, other in combinations(ranked, 2)
-            if _have_common_users(one.of_users[metric], other.of_users[metric])
+            if not np.isnan(one.of_users[metric] + other.of_users[metric]).all()  # own metrics may leave out users
         ]
         p_values = np.array([found.p_value for *_, found in compared if found.p_value is not None])
         adjusted = iter(adjust_benjamini_hochberg(p_values).tolist())
@@ -164,11 +164,6 @@ def compare_lists(ranked: list[RankedList]) -> Rows:
             for one, other, found in compared
         ]  # fmt: skip
     return rows
-
-
-def _have_common_users(one: np.ndarray, other: np.ndarray) -> bool:
-    """Whether a user has a value in both lists: metrics of one's own may leave out any."""
-    return not (np.isnan(one) | np.isnan(other)).all()
 
 
 def _append_rows(connection: duckdb.DuckDBPyConnection, table: str, rows: Rows) -> None:

@@ -73,7 +73,7 @@ def ingest(
             alarms = _write_events(home, dataset, run_id, arrivals, [*unread, *refused], night, replace=replace)
             break
         except* FileRefused as errors:
-            found = _index_refusals(errors.exceptions)
+            found = {error.location: error for error in errors.exceptions if isinstance(error, FileRefused)}
         refused += found.values()
         if not night:
             raise refused[0]
@@ -84,11 +84,6 @@ def ingest(
     for alarm in alarms:
         runs.record_alarm(home, run_id, alarm)
     return arrivals
-
-
-def _index_refusals(errors: Iterable[BaseException]) -> dict[Path, FileRefused]:
-    """Return one refusal for each location."""
-    return {error.location: error for error in errors if isinstance(error, FileRefused)}
 
 
 def _move_read_files(home: Home, logs: Iterable[LogFile]) -> None:

@@ -32,8 +32,11 @@ def report_progress(label: str) -> Generator[ProgressCallback]:
         first = first or (now, done)
         if now - last_line >= SECONDS_BETWEEN_LINES or done >= total:
             last_line = now
-            left = _format_time_left(now - first[0], done - first[1], total - done)
-            logger.info("%s: %s", label, ", ".join(filter(None, [text or f"{100 * done / total:.0f} %", left])))
+            told = text or f"{100 * done / total:.0f} %"
+            if first[1] < done < total:
+                left = (now - first[0]) / (done - first[1]) * (total - done)
+                told += f", about {format_duration(left)} left"
+            logger.info("%s: %s", label, told)
 
     yield report
 
@@ -66,7 +69,3 @@ def format_duration(seconds: float) -> str:
     if whole < 60:
         return f"{whole} s"
     return f"{whole // 60} min {whole % 60} s" if whole < 3600 else f"{whole // 3600} h {whole % 3600 // 60} min"
-
-
-def _format_time_left(seconds: float, done: float, left: float) -> str:
-    return f"about {format_duration(seconds / done * left)} left" if done > 0 and left > 0 else ""

@@ -43,8 +43,9 @@ def calibrate_like(
     )
     calibration = sampled and LikeCalibration.fit(*sampled, listed=listed)
     if calibration is None or calibration.spread is None:
+        columns = "like_sd stays" if calibration is None or calibration.holds else "like_mean and like_sd stay"
         why = "do not confirm it" if calibration else "are too few to calibrate like"
-        logger.info("%s: like_sd stays empty, since likes of validation users %s", model, why)
+        logger.info("%s: %s empty, since likes of validation users %s", model, columns, why)
     return Calibrations(calibration or UNVERIFIED.sampled, rated and LikeCalibration.fit(*rated))
 
 
@@ -65,7 +66,7 @@ def _load_pairs(
     if not blocks:
         return None
     mean, deviation, is_like, weights = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
-    return (mean, deviation), is_like, weights
+    return ((mean, deviation), is_like, weights) if len(weights) else None
 
 
 def _list_pairs(model: Model, split: SplitMatrices, part: Part) -> Iterator[Pairs]:

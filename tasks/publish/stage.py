@@ -67,8 +67,10 @@ def publish(home: Home, run_id: str, plan: PublicationPlan, executor: Executor =
         table = leaderboard.load_leaderboard(connection, plan.evaluated or run_id)
         if promoted := decision is None or decision.promoted:
             parameters |= {"lists_made": True, "recommendations_made": plan.lists is not None}
-            parameters["likes_given"] = plan.lists is not None and plan.lists.companion is not None
-            parameters["like_sd_given"] = plan.lists is None or plan.lists.calibrations.sampled.spread is not None
+            if plan.lists is not None:
+                sampled = plan.lists.calibrations.sampled
+                parameters["likes_given"] = plan.lists.companion is not None and sampled.holds
+                parameters["like_sd_given"] = sampled.spread is not None
             files.store_lists(connection, plan.rules, attributes)
             files.write_publication(connection, home, folder, plan, table, attributes, selections)
             publications.record_new(connection, home, folder, _describe(connection, home, run_id, plan))

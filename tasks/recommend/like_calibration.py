@@ -9,7 +9,8 @@ Let x be `like` and s its standard deviation, y whether a pair is a like, and w 
 - The mean becomes m(x): the weighted share of likes in bins of x, made monotone by isotonic regression, and linear
   between the bins' means and to (0, 0) and (1, 1).
 - Sampled pairs are met by 1 / (1 - p), so that their share of likes is about m + s^2 / (1 - m) if p has mean m. If
-  likes confirm s (`confirm_deviation`), m is solved for and s scaled by CONFIRMED_WIDTH; else s is not published.
+  likes confirm s (`confirm_like`), m is solved for and s scaled by CONFIRMED_WIDTH; else s is not published. Nor is m
+  where likes of lists are more off its shares among popular items than among others.
 - Explicit pairs: since E(y - x)^2 - E(y - m)^2 = E(p - x)^2 - E(p - m)^2 for the unknown probabilities p, the left side
   says how much nearer to p the map brings the mean. The posterior claims E(p - x)^2 = E s^2, so s is scaled by one
   factor to E s^2 less that gain, and by POSTERIOR_WIDTH.
@@ -33,6 +34,7 @@ PAIRS_PER_BIN, MAX_BINS = 100, 20
 MIN_SPREAD, POSTERIOR_WIDTH, CONFIRMED_WIDTH = 0.5, 0.85, 0.9
 MIN_LIKE_SD = 1e-6  # of a posterior so sharp that float32 leaves nothing
 MEAN_BINS, MIN_EVIDENCE, MAX_OFF = 50, 8.0, 0.1  # by these, intervals hold in most simulated logs
+MAX_UNEVEN = 0.17  # and by this one means
 DIGITS = 6
 
 LIKE_MEANING = (
@@ -55,11 +57,12 @@ Like = tuple[np.ndarray, np.ndarray]
 LikePairs = tuple[Like, np.ndarray, np.ndarray]  # `like`, likes and weights of pairs
 
 
-def confirm_deviation(listed: LikePairs, shares: np.ndarray) -> bool:
-    """Whether likes of lists confirm that p varies more where the standard deviation is larger, and the shares.
+def confirm_like(listed: LikePairs, shares: np.ndarray) -> tuple[bool, bool]:
+    """Whether likes of lists confirm the shares, and whether they confirm the standard deviation too.
 
-    The odds p / (1 - p) are convex, so of pairs with equal means those whose p varies more have more likes for each
-    negative. The shares must hold of quarters of the pairs by the weights, here a pair's expected negatives.
+    The shares must hold of quarters of the pairs by the weights, here a pair's expected negatives, or be off alike. The
+    odds p / (1 - p) are convex, so of pairs with equal means those whose p varies more have more likes for each
+    negative; p must vary more where the standard deviation is larger.
     """
     mean, deviation, likes, rates = (of.astype(np.float64) for of in (*listed[0], *listed[1:]))
     expected = rates * shares / np.maximum(1 - shares, MIN_LIKE_SD)
@@ -70,7 +73,8 @@ def confirm_deviation(listed: LikePairs, shares: np.ndarray) -> bool:
     weight, typical, odds = (np.bincount(bins, of)[bins] for of in (rates, rates * width, likes))
     excess = (width - typical / weight) * (likes - rates * odds / weight)
     off = found / (found + negatives) - foreseen / (foreseen + negatives)
-    return bool(excess.sum() > MIN_EVIDENCE * np.sqrt(excess @ excess) and np.abs(off).max() <= MAX_OFF)
+    holds, varies = np.ptp(off) <= MAX_UNEVEN, excess.sum() > MIN_EVIDENCE * np.sqrt(excess @ excess)
+    return bool(holds), bool(holds and varies and np.abs(off).max() <= MAX_OFF)
 
 
 class LikeCalibration(NamedTuple):
@@ -80,12 +84,14 @@ class LikeCalibration(NamedTuple):
         knots, shares: `like`, rising from 0 to 1, and the share of likes there.
         spread: the factor of the standard deviation; None if the latter is not to be published.
         pairs: the number of pairs that it was fitted on.
+        holds: whether the mean is to be published.
     """
 
     knots: tuple[float, ...] = (0.0, 1.0)
     shares: tuple[float, ...] = (0.0, 1.0)
     spread: float | None = 1.0
     pairs: int = 0
+    holds: bool = True
 
     @classmethod
     def fit(cls, like: Like, is_like: np.ndarray, weights: np.ndarray, listed: LikePairs | None = None) -> Self | None:
@@ -95,7 +101,7 @@ class LikeCalibration(NamedTuple):
             like: mean and standard deviation, (pairs,) each.
             is_like: 0 or 1, (pairs,).
             weights: positive, (pairs,).
-            listed: of sampled pairs, what `confirm_deviation` takes.
+            listed: of sampled pairs, what `confirm_like` takes.
         """
         from scipy.optimize import isotonic_regression  # takes a tenth of a second, and a fit alone needs it
 
@@ -109,14 +115,16 @@ class LikeCalibration(NamedTuple):
         filled = mass > 0
         knots, shares, variances = (total[filled] / mass[filled] for total in sums)
         shares = isotonic_regression(shares, weights=mass[filled]).x
-        if holds := listed is not None and confirm_deviation(listed, np.interp(listed[0][0], knots, shares)):
+        holds, confirmed = confirm_like(listed, np.interp(listed[0][0], knots, shares)) if listed else (True, False)
+        if confirmed:
             shares = np.maximum.accumulate(np.maximum(1 + shares - np.sqrt((1 - shares) ** 2 + 4 * variances), 0)) / 2
         knots, first = np.unique(np.round(knots, DIGITS), return_index=True)
         calibration = cls(
             (0.0, *knots[(knots > 0) & (knots < 1)].tolist(), 1.0),
             (0.0, *np.round(shares[first], DIGITS)[(knots > 0) & (knots < 1)].tolist(), 1.0),
-            spread=CONFIRMED_WIDTH if holds else None,
+            spread=CONFIRMED_WIDTH if confirmed else None,
             pairs=len(w),
+            holds=holds,
         )
         if listed is not None:
             return calibration
@@ -181,7 +189,7 @@ class ItemDescriptions(NamedTuple):
     """How sure a like of listed items is, and why they are listed.
 
     Attributes:
-        like: mean and standard deviation, NaN if not to be published, float32 (block, n); None without a companion.
+        like: mean and standard deviation, NaN if it is not to be published, float32 (block, n); None if neither is.
         explicit_like: the same, calibrated against explicit negatives; None without these.
         because: int32 (block, n, MAX_REASONS), columns of the history, padded with -1; None without reasons.
     """
@@ -221,8 +229,9 @@ def describe_items(
     like = explicit = None
     because = find_top_contributions(histories, items, model.contributions, MAX_REASONS) if explain else None
     if companion is not None and (raw := companion.model.like(histories, users=users, items=items)) is not None:
-        mean, deviation = companion.calibrations.sampled.apply(raw)
-        like = mean, deviation if companion.calibrations.sampled.spread is not None else np.full_like(mean, np.nan)
+        sampled = companion.calibrations.sampled
+        mean, deviation = sampled.apply(raw)
+        like = (mean, np.full_like(mean, np.nan) if sampled.spread is None else deviation) if sampled.holds else None
         explicit = companion.calibrations.explicit and companion.calibrations.explicit.apply(raw)
         because = _add_nearest(companion.model, histories, items, because)
     if (of_new := find_attribute_reasons(model, histories, items)) is not None:

@@ -74,7 +74,7 @@ def draw_figures(rows: FigureRows) -> list[Figure]:
     with plot_style():
         figures = [
             draw_ranks(rows.ranks, rows.scores),
-            draw_calibration(rows.calibration, rows.lacks_deviation),
+            draw_calibration(rows.calibration, rows.lacking),
             draw_degrees(rows.degrees, rows.laws),
         ]
     return [figure for figure in figures if figure.panels]
@@ -129,16 +129,17 @@ def set_rank_axes(panel: Panel, rows: list[Row], side: str) -> None:
     panel.axes.locator_params("y", nbins=5)
 
 
-def draw_calibration(rows: list[Row], lacks_deviation: bool) -> Figure:
+def draw_calibration(rows: list[Row], lacking: list[str]) -> Figure:
     """Draw calibration curves: the like probability against the observed frequency, by reference.
 
     Args:
-        lacks_deviation: whether the published lists have no like_sd.
+        lacking: the columns of likes that the published lists do not have.
     """
     by_model = group_rows(rows, "model")
     seen = [_describe_miscalibration(model, of_model) for model, of_model in by_model.items()]
-    if lacks_deviation:
-        seen.append("the published lists have no like_sd, since likes of validation users do not confirm it")
+    if lacking:
+        why = "since likes of validation users do not confirm it" + ", or lack a companion" * ("like_mean" in lacking)
+        seen.append(f"the published lists have no {join_words(lacking)}, {why}")
     told = [REFERENCES[name] for name in group_rows(rows, "reference") if name in REFERENCES]
     return Figure(
         "calibration",

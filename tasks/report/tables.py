@@ -203,14 +203,14 @@ class FigureRows:
 
     Attributes:
         scores: the score of each model whose ranks are shown.
-        lacks_deviation: whether published rows have a like_mean without its deviation.
+        lacking: the columns of likes that published rows do not have.
         laws: of each side, the best first.
     """
 
     scores: dict[str, str]
     ranks: list[Row]
     calibration: list[Row]
-    lacks_deviation: bool
+    lacking: list[str]
     degrees: list[Row]
     laws: list[Row]
 
@@ -222,8 +222,9 @@ def load_figure_rows(tables: RunTables, main: Mapping[str, list[LeaderboardRow]]
         scores.setdefault(row.model, row.score)
     # one row per side and degree, and one per side and law, the best first
     degrees, laws = "from diagnostics.degrees order by all", "from diagnostics.power_law_fits order by side, aic"
-    # one row: whether published rows have a like_mean without its deviation
-    published = "select count(like_mean) > count(like_sd) from published.recommendations"
+    # one row: the columns without a value, unless there is no row at all
+    without = "if(count(*) > 0 and count({0}) = 0, ['{0}'], [])"
+    published = f"select {without.format('like_mean')} || {without.format('like_sd')} from published.recommendations"
     return FigureRows(
         scores,
         tables.load_evaluation("ranks_by_degree"),

@@ -52,11 +52,6 @@ def degree_power(degrees, exponent):
     return np.diag([degree**exponent if degree else 0.0 for degree in degrees])
 
 
-def normalize_likes(likes):
-    """R~ = D_u^-1/2 R D_i^-1/2."""
-    return degree_power(likes.sum(axis=1), -0.5) @ likes @ degree_power(likes.sum(axis=0), -0.5)
-
-
 def top_vectors(matrix, count):
     """V V' of the top right singular vectors."""
     rows = np.linalg.svd(matrix)[2][:count]
@@ -89,7 +84,8 @@ def test_linear_filter_is_the_sum_over_paths(likes, du, into, out):
 @pytest.mark.usefixtures("formed")
 def test_bspm_sharpens_what_is_blurred(likes):
     """Choi et al. 2023, early merge: a step of dz/dt = -z R~'R~ by Euler from z = x R~'R~ + the low-pass."""
-    r, degrees = normalize_likes(likes), likes.sum(axis=0)
+    degrees = likes.sum(axis=0)
+    r = degree_power(likes.sum(axis=1), -0.5) @ likes @ degree_power(degrees, -0.5)  # D_u^-1/2 R D_i^-1/2
     low = degree_power(degrees, -0.5) @ top_vectors(r, 5) @ degree_power(degrees, 0.5)
     blurred = likes @ r.T @ r + 0.2 * likes @ low
     model = fit_model(likes, low_pass=0.2, vectors=5, low_pass_exponent=0.5, sharpening=2.5)

@@ -140,11 +140,6 @@ def draw_candidates(seed, users=6, candidates=25, width=40, items=60):
     return ids, -np.sort(-random.normal(size=ids.shape), axis=1).astype(np.float32), vectors
 
 
-def scale_scores(scores):
-    scores = scores.astype(np.float64)
-    return (scores - scores.min()) / (scores.max() - scores.min())
-
-
 def cosine_similarities(vectors, ids):
     table = (1 + vectors[ids].astype(np.float64) @ vectors[ids].astype(np.float64).T) / 2
     np.fill_diagonal(table, 1)
@@ -168,9 +163,10 @@ def pick_max_sum(relevance, table, n, strength):
 def test_lists_are_those_of_the_definition(strength):
     for seed in range(4):
         ids, scores, vectors = draw_candidates(seed)
+        scaled = [(of - of.min()) / (of.max() - of.min()) for of in scores.astype(np.float64)]
         for n in (1, 2, 3, 5, 8, 12):
             tables = [cosine_similarities(vectors, ids[user]) for user in range(6)]
-            expected = [pick_max_sum(scale_scores(scores[u]), tables[u], n, strength) for u in range(6)]
+            expected = [pick_max_sum(scaled[u], tables[u], n, strength) for u in range(6)]
             picked = rerank(ids, scores, vectors, n, strength=strength)
             assert picked[:, :n].tolist() == expected and (np.sort(picked, axis=1) == np.arange(25)).all()
 

@@ -15,7 +15,7 @@ from oneclass.tasks.publish.choice import choose_companion
 from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.recommend import load
 from oneclass.tasks.recommend.exploration import OPTIMISM, Exploration, find_candidates, order_picks, pick_items
-from oneclass.tasks.recommend.like_calibration import UNVERIFIED, Calibrations, LikeCalibration
+from oneclass.tasks.recommend.like_calibration import IDENTITY, UNVERIFIED, Calibrations, LikeCalibration
 from oneclass.tasks.recommend.text import format_table
 from oneclass.tasks.rules.selection import Selection
 from oneclass.tasks.rules.settings import DeclaredRules, Rules
@@ -90,13 +90,18 @@ def test_likes_are_published_as_calibrated(published):
     assert (calibrated["explicit_like_sd"] > 0).all()
 
 
-def test_a_deviation_that_likes_do_not_confirm_stays_empty_in_files_and_answers(published):
-    home, _, shop = published
+def test_what_likes_do_not_confirm_stays_empty_in_files_and_answers(published, tmp_path):
+    home, digest, shop = published
     raw, lists = (read_lists(home, run_id) for run_id in ("popularity-beside", "unconfirmed"))
     assert lists["like_sd"].null_count() == len(lists) and lists["like_mean"].equals(raw["like_mean"])
     columns, answer = ["item_id", "like_mean", "like_sd"], shop.recommend_for("u3", n=5)
     assert answer.select(columns).equals(lists.filter(pl.col("user_id") == "u3").select(columns))
     assert f"{answer['like_mean'][0]:.3f}" in (table := format_table(shop, answer, [])) and "±" not in table
+    shutil.copytree(home.root, (copy := home_in(tmp_path)).root, symlinks=True)
+    contradicted = Calibrations(IDENTITY._replace(holds=False))
+    publish_model(copy, digest, "popularity", "none", companion="random_graph", calibrations=contradicted)
+    empty = [pl.lit(None, lists.schema[name]).alias(name) for name in ("like_mean", "like_sd")]
+    assert read_lists(copy, "none").equals(raw.with_columns(empty))  # the reasons stay
 
 
 def test_requests_answer_as_the_files_say(published):

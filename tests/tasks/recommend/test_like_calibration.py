@@ -16,7 +16,7 @@ from oneclass.tasks.recommend.like_calibration import (
     MIN_PAIRS,
     UNVERIFIED,
     LikeCalibration,
-    confirm_deviation,
+    confirm_like,
 )
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import SplitPlan, split
@@ -67,18 +67,21 @@ def test_a_deviation_is_published_if_likes_confirm_it_and_the_mean_is_that_of_si
     mean, deviation = draws.mean(axis=0), draws.std(axis=0)
     listed = (mean, deviation), likes, rates
     shares = mean + deviation**2 / (1 - mean)  # of pairs that are met by 1 / (1 - p)
-    assert confirm_deviation(listed, shares)
-    assert not confirm_deviation(((mean, deviation[::-1]), likes, rates), shares)
-    assert not confirm_deviation(((mean, 0.8 - deviation), likes, rates), shares)  # surest where p varies most
-    assert not confirm_deviation(listed, shares * 0.6)  # the shares do not hold
+    assert confirm_like(listed, shares) == (True, True)
+    assert confirm_like(((mean, deviation[::-1]), likes, rates), shares) == (True, False)
+    assert confirm_like(((mean, 0.8 - deviation), likes, rates), shares) == (True, False)  # surest where p varies most
+    assert confirm_like(listed, shares * 0.6) == (True, False)  # off alike everywhere
+    uneven = np.where(rates > 2, likes, likes * 0.3)
+    assert confirm_like(((mean, deviation), uneven, rates), shares) == (False, False)
     weights = np.concatenate([likes, rates])
     pairs = tuple(np.tile(values, 2)[weights > 0] for values in (mean, deviation))
     is_like = (np.arange(len(weights)) < len(likes))[weights > 0]
-    kept, dropped = (
-        LikeCalibration.fit(pairs, is_like, weights[weights > 0], listed=((mean, given), likes, rates))
-        for given in (deviation, deviation[::-1])
+    kept, dropped, contradicted = (
+        LikeCalibration.fit(pairs, is_like, weights[weights > 0], listed=((mean, given), found, rates))
+        for given, found in ((deviation, likes), (deviation[::-1], likes), (deviation, uneven))
     )
-    assert kept.spread == 0.9 and dropped.spread is None
+    assert kept.spread == 0.9 and dropped.spread is contradicted.spread is None
+    assert kept.holds and dropped.holds and not contradicted.holds
     assert abs(np.mean(kept.map_means(mean) - mean)) < 0.02 < np.mean(dropped.map_means(mean) - mean)
 
 

@@ -168,7 +168,7 @@ def test_figures_are_drawn_again_if_their_rows_changed(reported, page, monkeypat
     drawn = []
     monkeypatch.setattr(report_figures, "draw_figures", lambda rows: drawn.append(rows) or [])
     assert render_figures(rows, reported) in page and not drawn
-    changed = replace(rows, lacks_deviation=not rows.lacks_deviation)
+    changed = replace(rows, lacking=[*rows.lacking, "like_mean"])
     assert render_figures(changed, reported) == "" and drawn == [changed]
 
 

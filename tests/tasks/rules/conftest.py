@@ -42,17 +42,13 @@ def is_eligible(item, user):
     return item["stock"] is not None and item["stock"] > 0 and (item["adult"] is False or is_adult_user)
 
 
-def is_cheap(item, user):
-    return item["price"] is not None and item["price"] < 5
-
-
 JAZZ = (lambda item, user: item["genre"] == "jazz", 0.5)
 EVERYWHERE = RuleCase(RULES, None, TOP_N, [is_eligible], [JAZZ], {"tags": 3})
 AT_HOME = RuleCase(
     RULES,
     HOME_PAGE,
     3,
-    [is_eligible, is_cheap],
+    [is_eligible, lambda item, user: item["price"] is not None and item["price"] < 5],
     [JAZZ, (lambda item, user: item["adult"] is True, -2.0)],
     {"tags": 3, "genre": 1},
 )
