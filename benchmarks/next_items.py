@@ -1,12 +1,12 @@
 """Find each user's last like by the likes before it, by models that read their order and by models that do not.
 
     python -m benchmarks.next_items --dataset ml-100k --source u.data
-    python -m benchmarks.next_items --lines train.txt --items 6000
+    python -m benchmarks.next_items --lines train.txt --items 6000 [--log log.csv]
 
-The likes of a data set are those of `flows.backfill`; LINES has a user and the user's items, in their order, a line, of
-which the `--items` most frequent count. Settings are the defaults, those of `mrf_dense` with the `recency_exponent` of
-the models with order. Prints nDCG@20 among all other items, and its difference from that of `slist` over the same
-users. For a small run: `--dataset demo`.
+The likes of a data set are those of `flows.backfill`; a line of LINES has a user and the user's items in their order,
+of which the `--items` most frequent count. Settings are the defaults, but `mrf_dense` has a `recency_exponent` of 1.
+Prints nDCG@20 among all other items, and its difference from `slist`'s over the same users. With `--log`, writes the
+likes as a log of 400 days for `flows.backfill` instead. For a small run: `--dataset demo`.
 """
 
 from pathlib import Path
@@ -63,13 +63,24 @@ def load_lines(path: Path, count: int) -> pl.DataFrame:
     return likes.join(frequent, on="item_id", how="semi")
 
 
+def write_log(likes: pl.DataFrame, path: str) -> None:
+    """Write the likes of each user, in their order, at times of a random part of 400 days."""
+    drawn = np.random.default_rng(0).exponential(size=(len(likes), 3))
+    likes = likes.sort("user_id", "time").hstack(pl.from_numpy(drawn, ["gap", "before", "after"]))
+    before, done, after = pl.first("before"), pl.col("gap").cum_sum() / pl.col("gap").sum(), pl.first("after")
+    days = (400 * (before + done) / (before + 1 + after)).over("user_id")
+    likes.select("user_id", "item_id", time=pl.from_epoch(1.6e9 + 86_400 * days)).sort("time").write_csv(path)
+
+
 def main() -> None:
-    options = parse_options(__doc__, dataset="", source=[], lines="", items=6000)
+    options = parse_options(__doc__, dataset="", source=[], lines="", items=6000, log="")
     if options.lines:
         likes = load_lines(Path(options.lines), options.items)
     else:
         with run_popularity(options.dataset, options.source) as home, warehouse.open_warehouse(home) as connection:
             likes = connection.sql(LIKES).pl()
+    if options.log:
+        return write_log(likes, options.log)
     newer = pl.col("time").rank("ordinal", descending=True).over("user_id")
     split = oneclass.Split("last", likes.filter(newer > 1), likes.filter(newer == 1))
     models = [oneclass.SLIST(), oneclass.Transitions(), oneclass.MRFDense(recency_exponent=1), VSKNN(), oneclass.EASE()]

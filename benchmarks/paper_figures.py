@@ -6,6 +6,7 @@ The run must have evaluated leave_one_out, for mrf strong_generalization. Refits
 defaults for models that it lacks, except what a paper varies. A drawing is a PNG file in `--out`; tables go to stdout.
 """
 
+import contextlib
 import json
 import sys
 import time
@@ -16,7 +17,6 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
-from scipy.sparse import csr_matrix
 
 from benchmarks.common import parse_options
 from oneclass.models.base import Model
@@ -96,7 +96,8 @@ class FinishedRun:
         settings, part = kind.Settings(**{**own, **varied}), split.parts["test"]
         held = split.parts.get("validation")
         options = FitOptions(validation=ValidationUsers(held.histories, held.targets) if held else None)
-        compile_kernels(kind(settings, threads=self.threads), split.train)
+        with contextlib.suppress(ValueError):  # of too few users; else kernels are compiled now
+            kind(settings, threads=self.threads).fit(split.train[:COMPILE_USERS])
         model, started = kind(settings, seed=self.settings["seed"], threads=self.threads), time.process_time()
         model.fit(split.train, options)
         seconds = time.process_time() - started
@@ -109,14 +110,6 @@ class FinishedRun:
     def save(self, panel: plotting.Panel) -> None:
         """Write a drawing as PNG."""
         panel.figure.savefig(self.out / f"{panel.name}.png", dpi=DOTS_PER_INCH, facecolor="white")
-
-
-def compile_kernels(model: Model, train: csr_matrix) -> None:
-    """Fit on a few users, who may be too few for some models."""
-    try:
-        model.fit(train[:COMPILE_USERS])
-    except ValueError as error:
-        print(f"{model.name}: the seconds of its first fit may include compiling ({error})", file=sys.stderr)
 
 
 def rank_rows(split: SplitMatrices, score: str, edge_ranks: np.ndarray) -> list[Row]:
@@ -145,7 +138,8 @@ def print_table(title: str, header: Iterable[object], rows: Iterable[Iterable[ob
 def print_lines(title: str, lines: Mapping[str, list[Row]]) -> None:
     """Print a column of mean ranks of each line, over all held-out likes and in each bin of degrees."""
     cells = [{(row["degree_low"], row["degree_high"]): row["mean_rank"] for row in rows} for rows in lines.values()]
-    every = ["all", *map(_mean_of_bins, lines.values())]
+    of_lines = ([figures.column_values(rows, name) for name in ("mean_rank", "edges")] for rows in lines.values())
+    every = ["all", *(float(np.average(ranks, weights=edges)) for ranks, edges in of_lines)]
     print_table(title, ["degree", *lines], [every, *([f"{low}-{high}", *(of.get((low, high), "") for of in cells)]
                                                      for low, high in sorted(set().union(*cells)))])  # fmt: skip
 
@@ -350,11 +344,6 @@ def _draw_percentile_bands(name: str, title: str, side: str, colour: str, rows: 
     figures.set_rank_axes(panel, rows, side)
     axes.set(title=title, ylabel="rank", ylim=(0, 1.02))
     return panel
-
-
-def _mean_of_bins(rows: list[Row]) -> float:
-    """Return the mean rank over the edges of all bins."""
-    return float(np.average(figures.column_values(rows, "mean_rank"), weights=figures.column_values(rows, "edges")))
 
 
 if __name__ == "__main__":
