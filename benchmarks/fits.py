@@ -44,7 +44,7 @@ from oneclass.models.registry import MODELS
 from oneclass.models.wmf import model as wmf_model
 
 RENDLE = {"factors": 64, "iterations": 16, "unobserved_weight": 0.02, "regularization": 0.01}
-IRSPACK_RENDLE, WALKS = {"n_components": 64, "alpha0": 0.02}, {"alpha": 1.0, "beta": 0.2}
+IALS, WALKS = {"n_components": 64, "alpha0": RENDLE["unobserved_weight"]}, {"alpha": 1.0, "beta": 0.2}
 NEIGHBOURS, L1, L2 = 100, 5.0, 200.0
 
 
@@ -55,7 +55,7 @@ def list_pairs(users: int) -> list[tuple[str, dict[str, Any], str, Callable, dic
     irspack_slim = {"kind": "SLIMRecommender", "alpha": (L1 + L2) / users, "l1_ratio": L1 / (L1 + L2), "tol": 1e-5}
     cosine, walks = ({"similarity": kind, "neighbours": NEIGHBOURS} for kind in ("cosine", "rp3beta"))
     return [
-        ("wmf", RENDLE, "irspack_ials", fit_irspack, PEERS["irspack_ials"].settings | IRSPACK_RENDLE),
+        ("wmf", RENDLE, "irspack_ials", fit_irspack, PEERS["irspack_ials"].settings | IALS),
         ("bpr_popularity", {**bpr, "epochs": 20}, "implicit_bpr", fit_implicit_bpr,
          {**bpr, "iterations": 20, "learning_rate": 0.05, "regularization": 0.01}),
         ("hpf", {"max_iterations": 100}, "hpfrec", fit_hpfrec, {"k": 20, "maxiter": 100}),

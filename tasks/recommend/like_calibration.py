@@ -40,7 +40,7 @@ DIGITS = 6
 LIKE_MEANING = (
     "share of likes among held-out likes and the negatives that the model's fit draws (mostly items by popularity), of "
     "pairs like this one; calibrated on validation users; not the share of those who would like the item once they "
-    "consider it"
+    "consider it; null where likes of validation users contradict it"
 )
 
 LIKE_SD_MEANING = (

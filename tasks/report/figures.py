@@ -138,8 +138,8 @@ def draw_calibration(rows: list[Row], lacking: list[str]) -> Figure:
     by_model = group_rows(rows, "model")
     seen = [_describe_miscalibration(model, of_model) for model, of_model in by_model.items()]
     if lacking:
-        other = " or there is no companion" if "like_mean" in lacking else ""
-        seen.append(f"{join_words(lacking)} of published rows stay empty: validation likes do not confirm them{other}")
+        why = "not confirmed by likes of validation users" + ", or no companion" * ("like_mean" in lacking)
+        seen.append(f"published rows have no {join_words(lacking)} ({why})")
     told = [REFERENCES[name] for name in group_rows(rows, "reference") if name in REFERENCES]
     return Figure(
         "calibration",
